@@ -20,7 +20,7 @@ enum {
     TOUCH_BYTES = 8 << 20,   /* bytes whose pages are touched by one job */
     TOUCH_STEP = 2 << 20,    /* bytes that one thread touches at a time: a huge page */
     TOUCH_NS = 1 << 22,      /* estimated time of TOUCH_BYTES */
-    EXCESS_BYTES = 1 << 20 /* excess bytes that are counted, so that the codec reports the length */
+    EXCESS_BYTES = 1 << 20   /* most excess bytes of a payload whose length the codec reports */
 };
 
 static enum status refuse_too_large(const struct request *request, const char *what,
@@ -50,7 +50,8 @@ static size_t head_whole(const struct request *request, size_t want)
     return carry > 0 && want > CARRY_HEADER_BYTES ? larger_of(need, carry + CARRY_ROOM) : need;
 }
 
-/* Returns the used bytes of the head's buffer: the head, its NUL and the payload buffered behind it. */
+/* Returns the used bytes of the head's buffer: the head, its NUL and the payload buffered behind
+ * it. */
 static size_t head_end(const struct request *request)
 {
     return request->body.head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
@@ -63,7 +64,8 @@ static enum status reserve_head(struct request *request, size_t want, struct err
                               head_whole(request, want), err);
 }
 
-/* Returns true if the head is, or may be, the whole body: then it is decoded after the body has ended. */
+/* Returns true if the head is, or may be, the whole body: then it is decoded after the body has
+ * ended. */
 static bool head_is_whole_body(const struct request *request)
 {
     return request->body.head_need == UINT64_MAX ||
@@ -71,8 +73,8 @@ static bool head_is_whole_body(const struct request *request)
             request->arrival.codec_request.body_bytes == (int64_t)request->body.head_bytes);
 }
 
-/* The head has the length that the codec last asked for: ask the codec again, and decode the head if
- * it is complete. */
+/* The head has the length that the codec last asked for: ask the codec again, and decode the head
+ * if it is complete. */
 static enum status update_head_need(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -218,8 +220,8 @@ static void touch_piece(void *context, int index)
     memory_touch(touching->block, from, smaller_of(from + TOUCH_STEP, touching->end));
 }
 
-/* Touch the next pages of the body's destination, in parallel: the host of a virtual machine may take
- * milliseconds for a huge page, but provides several at a time. Thread: of the work pool. */
+/* Touch the next pages of the body's destination, in parallel: the host of a virtual machine may
+ * take milliseconds for a huge page, but provides several at a time. Thread: of the work pool. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
@@ -338,8 +340,8 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     return STATUS_OK;
 }
 
-/* Check a body that has ended. If the head is not complete, ask the codec once more, now with the length
- * of the body, so that the codec reports the same error as for a declared length. */
+/* Check a body that has ended. If the head is not complete, ask the codec once more, now with the
+ * length of the body, so that the codec reports the same error as for a declared length. */
 static enum status check_head_is_whole(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;

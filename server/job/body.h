@@ -1,10 +1,11 @@
-/* Receives the body of a request. The head is stored in memory of its own, the payload in the slab in
- * which the device works; each byte is copied once. The memory for bodies of unknown length (chunked,
- * compressed) grows by doubling. Every byte of memory is reserved from the budget before it is used.
+/* Receives the body of a request. The head is stored in memory of its own, the payload in the slab
+ * in which the device works; each byte is copied once. The memory for bodies of unknown length
+ * (chunked, compressed) grows by doubling. Every byte of memory is reserved from the budget before
+ * it is used.
  *
- * A compressed body (gzip, deflate) is buffered until it has ended. Decompression takes time that the
- * client chooses, up to a thousand bytes for each byte sent; therefore the work pool does it, unless
- * the body is short.
+ * A compressed body (gzip, deflate) is buffered until it has ended. Decompression takes time that
+ * the client chooses, up to a thousand bytes for each byte sent; therefore the work pool does it,
+ * unless the body is short.
  *
  * The body of a request that uses none (GET) is discarded and takes no memory.
  *
@@ -19,19 +20,19 @@ enum {
 };
 
 /* Begin to receive a body after the headers are checked and the codec is known. Checks the declared
- * length against the limits, and asks the codec for the length of the head; decodes the head if that
- * is 0.
+ * length against the limits, and asks the codec for the length of the head; decodes the head if
+ * that is 0.
  * err   TOO_LARGE, OUT_OF_MEMORY, errors of the codec */
 MUST_CHECK enum status body_begin(struct request *request, struct error *err);
 
-/* Returns true if the next `count` bytes, as sent, can be stored without page faults; the system may
- * need milliseconds for the pages of a large block. Returns false if a thread of the work pool now owns
- * the request and touches the pages of the next few MiB. The request returns by its completion list;
- * then call this function again. */
+/* Returns true if the next `count` bytes, as sent, can be stored without page faults; the system
+ * may need milliseconds for the pages of a large block. Returns false if a thread of the work pool
+ * now owns the request and touches the pages of the next few MiB. The request returns by its
+ * completion list; then call this function again. */
 MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
-/* Give back the touched pages beyond the reserved part of the block, because the client sends nothing.
- * Such pages are not charged. */
+/* Give back the touched pages beyond the reserved part of the block, because the client sends
+ * nothing. Such pages are not charged. */
 void body_forget_pages(struct request *request);
 
 /* Store the next piece of the body, as sent. */
@@ -42,8 +43,8 @@ MUST_CHECK enum status body_feed(struct request *request, const void *bytes, siz
  * request with a tensor is not decompressed yet. */
 MUST_CHECK enum status body_finish(struct request *request, struct error *err);
 
-/* Decompress a compressed body that has ended, store and finish it; do nothing for other bodies. Stops
- * after `most` decompressed bytes; then body.inflate is not NULL: call this function again.
+/* Decompress a compressed body that has ended, store and finish it; do nothing for other bodies.
+ * Stops after `most` decompressed bytes; then body.inflate is not NULL: call this function again.
  * err   errors of body_feed() and body_finish(); INVALID_ENCODING; CLIENT_GONE: the work was given up */
 MUST_CHECK enum status body_unpack(struct request *request, uint64_t most, struct error *err);
 

@@ -24,7 +24,7 @@ enum {
     CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
     FIRST_SLICES = 4,      /* most size of the first slice, in --slice-bytes */
     LONG_SLICES = 6,  /* least slices of SLICE_MS with the slowest data that need a cursor */
-    WHOLE_SLICES = 8, /* least size of a complete tensor that needs a cursor, in --slice-bytes */
+    WHOLE_SLICES = 8, /* least size of complete tensors that need a cursor, in --slice-bytes */
     SLICE_MS = 5,     /* target device time of a slice */
     TURNED_MS = 40,   /* most device time of a slice if the slowest data follow ordinary ones */
     LEAST_ROUND = 1 << 16, /* elements that a round of segments may always have */
@@ -42,27 +42,29 @@ struct cursor {
     pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
     enum cursor_state state;
     bool begun; /* a slice was pushed; the loop pushes the first */
-    /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`, slice.scan.part,
-     * slice.scan.segments and slice.memory.reserved_bytes, which it got from the request. */
+    /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`,
+     * slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which it got from the
+     * request. */
     struct request *whole;
     struct memory_block block;
-    struct scan_slicing slicing; /* slices of a tensor or a long segment; plan NULL: of a round */
-    const struct scan_job *jobs; /* scans of the round; borrowed from the segments */
-    size_t job_count;            /* number of jobs; 0: the request has no segments */
-    uint64_t round_elements;     /* elements of all scans of the round */
-    uint64_t most_elements;      /* most elements of the next slice, except that it has a step */
-    uint64_t arrived_bytes;      /* bytes of payload that have arrived */
-    uint64_t steps_done;         /* number of computed steps of `slicing` */
-    uint64_t slice_steps;        /* number of steps of the slice in flight */
-    uint64_t queue_ns;           /* time of all slices in the queue */
-    uint64_t compute_ns;         /* time of all slices on devices */
+    struct scan_slicing slicing;  /* slices of a tensor or a long segment; plan NULL: a round */
+    const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
+    size_t job_count;             /* number of jobs; 0: the request has no segments */
+    uint64_t round_elements;      /* elements of all scans of the round */
+    uint64_t most_elements;       /* most elements of the next slice, if it has several steps */
+    uint64_t arrived_bytes;       /* bytes of payload that have arrived */
+    uint64_t steps_done;          /* number of computed steps of `slicing` */
+    uint64_t slice_steps;         /* number of steps of the slice in flight */
+    uint64_t queue_ns;            /* time of all slices in the queue */
+    uint64_t compute_ns;          /* time of all slices on devices */
     struct metrics_launch launch; /* sums over all slices */
     uint64_t carry[];             /* carry between slices along the axis (struct scan_job) */
 };
 
 /* ---- which requests ---- */
 
-/* Returns true if the payload is the input buffer, byte by byte, and needs no conversion or move. */
+/* Returns true if the payload is the input buffer, byte by byte, and needs no conversion or
+ * move. */
 static bool payload_is_input(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -72,13 +74,15 @@ static bool payload_is_input(struct request *request)
            request->memory.block.slab != NULL;
 }
 
-/* Returns the bytes of the carries between slices; no overflow: a scan has no more lines than bytes. */
+/* Returns the bytes of the carries between slices; no overflow: a scan has no more lines than
+ * bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
     return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;
 }
 
-/* Cut the scan into slices. Returns false if it cannot be cut, or if the carries exceed CARRY_BYTES. */
+/* Cut the scan into slices. Returns false if it cannot be cut, or if the carries exceed
+ * CARRY_BYTES. */
 static bool make_slicing(const struct scan_plan *plan, bool arriving,
                          struct scan_slicing *slicing)
 {
@@ -113,7 +117,8 @@ static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
                    : larger_of(ms * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
 }
 
-/* Returns the least elements of a slice: LEAST_ROUND for a round; else a step more than `slices` times
+/* Returns the least elements of a slice: LEAST_ROUND for a round; else a step more than `slices`
+ * times
  * --slice-bytes, counted in scan_plan_effort(). */
 static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 {
@@ -126,8 +131,8 @@ static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
     return (1 + effort / step) * slicing->elements;
 }
 
-/* Begin the next round of segments. Returns false if there is none. A scan that is too long for a slice
- * is cut like a tensor without segments. */
+/* Begin the next round of segments. Returns false if there is none. A scan that is too long for a
+ * slice is cut like a tensor without segments. */
 static bool begin_round(struct cursor *cursor)
 {
     const struct request *whole = cursor->whole;
@@ -231,7 +236,8 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     return STATUS_OK;
 }
 
-/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has at least
+/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has at
+ * least
  * --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
  * refuses such a slice, the next slice includes its bytes. */
 static void push_next(struct cursor *cursor)
@@ -255,8 +261,8 @@ static void push_next(struct cursor *cursor)
 
 /* ---- ending a slice ---- */
 
-/* Count the slice that was computed. Choose the size of the next one: as many elements as this slice
- * would have scanned in SLICE_MS. */
+/* Count the slice that was computed. Choose the size of the next one: as many elements as this
+ * slice would have scanned in SLICE_MS. */
 static void account_slice(struct cursor *cursor)
 {
     const struct request *slice = &cursor->slice;
@@ -309,14 +315,15 @@ static void destroy_cursor(struct cursor *cursor)
     free(cursor);
 }
 
-/* Returns true if the finished cursor posts, or has posted, its request. Thread: a holder of the lock. */
+/* Returns true if the finished cursor posts, or has posted, its request. Thread: a holder of the
+ * lock. */
 static bool is_posted(const struct cursor *cursor)
 {
     return cursor->state == CURSOR_OVER && request_owner(cursor->whole) == OWNER_CURSOR;
 }
 
-/* The slice is computed, or slice->error is set: push the next slice, or return the request to its loop.
- * Thread: any, the one that ended the slice; it holds no lock. */
+/* The slice is computed, or slice->error is set: push the next slice, or return the request to its
+ * loop. Thread: any, the one that ended the slice; it holds no lock. */
 static void advance_cursor(struct request *slice)
 {
     struct cursor *cursor = (struct cursor *)(void *)slice; /* its first member */
@@ -416,8 +423,8 @@ void cursor_feed(struct request *request)
     MUST(pthread_mutex_unlock(&cursor->lock));
 }
 
-/* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it is
- * not, or if request.error is set. */
+/* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it
+ * is not, or if request.error is set. */
 static bool find_cursor(struct request *request)
 {
     struct scan_slicing slicing;
@@ -465,8 +472,8 @@ void cursor_cancel(struct request *request)
     }
 }
 
-/* Move the memory of the request to the cursor, whose slice is in flight. Thread: the loop, holding the
- * lock. */
+/* Move the memory of the request to the cursor, whose slice is in flight. Thread: the loop, holding
+ * the lock. */
 static void detach_cursor(struct cursor *cursor)
 {
     struct request *whole = cursor->whole;

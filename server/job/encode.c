@@ -1,8 +1,9 @@
-/* Makes the answer of a computed output. The output is copied to the client's shared memory or encoded,
- * then compressed if the client accepts that. The work is done in pieces, so that it can be given up.
+/* Makes the answer of a computed output. The output is copied to the client's shared memory or
+ * encoded, then compressed if the client accepts that. The work is done in pieces, so that it can
+ * be given up.
  *
- * Possible failures: without memory for compression the answer is sent uncompressed. Without memory for
- * the text, or if the work is given up, the request ends with an error. Thread: the owner. */
+ * Possible failures: without memory for compression the answer is sent uncompressed. Without memory
+ * for the text, or if the work is given up, the request ends with an error. Thread: the owner. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/job/infer.h"
 
@@ -25,7 +26,7 @@ enum {
     PACK_LEVEL = 1, /* the fastest: higher levels gain little on tensors */
     PACK_MEMORY = 8,
     SPARE_TEXT_BYTES = 64 << 10, /* least excess reservation of a text that is released early */
-    STEP_BYTES = 64 << 10 /* bytes compressed between two steps: about a millisecond of numbers */
+    STEP_BYTES = 64 << 10 /* bytes compressed between two steps: a millisecond of numbers */
 };
 
 struct infer_bytes infer_answer_bytes(struct request *request)
@@ -52,9 +53,9 @@ struct infer_bytes infer_answer_bytes(struct request *request)
 
 /* ---- packing ---- */
 
-/* Compress the stream's input, and with Z_FINISH end the stream, into a text that grows with the output.
- * Every byte of the text is reserved from the budget before it is used. The final length is not reserved
- * at once, because it may be a thousandth of the input. */
+/* Compress the stream's input, and with Z_FINISH end the stream, into a text that grows with the
+ * output. Every byte of the text is reserved from the budget before it is used. The final length is
+ * not reserved at once, because it may be a thousandth of the input. */
 static enum status pack_input(struct request *request, z_stream *stream, int flush,
                               struct text *text, struct error *err)
 {
@@ -135,8 +136,8 @@ static enum status compress_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Encode the answer. A long text is printed to reply.answer_text; if the text is much shorter than its
- * reservation, the rest is released. */
+/* Encode the answer. A long text is printed to reply.answer_text; if the text is much shorter than
+ * its reservation, the rest is released. */
 static enum status print_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->reply.answer;
@@ -159,8 +160,8 @@ static enum status print_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Make the carry after a part the head of the answer, and correct the memory charged for the text of
- * the answer, which was reserved for a carry of ordinary data.
+/* Make the carry after a part the head of the answer, and correct the memory charged for the text
+ * of the answer, which was reserved for a carry of ordinary data.
  * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
  *       unusually long carry exceeds the reservation, and the difference cannot be charged */
 static enum status finish_part(struct request *request, struct error *err)

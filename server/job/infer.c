@@ -41,9 +41,9 @@ static enum status plan_packed(struct request *request, struct error *err)
     return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
-/* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No scan
- * writes that element: the plan covers the other elements of an output in its own buffer. A plan of
- * the whole output is made first, because it finds errors of the output's description. */
+/* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No
+ * scan writes that element: the plan covers the other elements of an output in its own buffer. A
+ * plan of the whole output is made first, because it finds errors of the output's description. */
 static enum status plan_beside_initial(struct request *request, struct error *err)
 {
     struct scan_call *call = &request->scan.call;
@@ -98,8 +98,8 @@ static enum status plan_scan(struct request *request, struct error *err)
     return status;
 }
 
-/* Apply the timeout and the priority that the body states. The earlier deadline counts; the priority
- * of the body replaces that of the header. */
+/* Apply the timeout and the priority that the body states. The earlier deadline counts; the
+ * priority of the body replaces that of the header. */
 static void apply_parameters(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -149,9 +149,9 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
-/* Returns true if the gaps of the output are zeroed before the scan, in steps. A scan that zeroes its
- * gaps cannot be cut, so that a client who sends a few elements with long strides could occupy a
- * device for any time. A part, segments and an output with an initial value need it in any case,
+/* Returns true if the gaps of the output are zeroed before the scan, in steps. A scan that zeroes
+ * its gaps cannot be cut, so that a client who sends a few elements with long strides could occupy
+ * a device for any time. A part, segments and an output with an initial value need it in any case,
  * because their scans do not cover all gaps. */
 static bool gaps_come_first(const struct request *request)
 {
@@ -165,8 +165,8 @@ static bool gaps_come_first(const struct request *request)
             scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
-/* Returns the bytes of the output buffer that a device writes or that contain the input; the bytes after
- * them must be zeroed. */
+/* Returns the bytes of the output buffer that a device writes or that contain the input; the bytes
+ * after them must be zeroed. */
 static uint64_t computed_bytes(const struct request *request)
 {
     uint64_t bytes =
@@ -174,8 +174,8 @@ static uint64_t computed_bytes(const struct request *request)
     return gaps_come_first(request) && !request->scan.plan.in_place ? 0 : bytes;
 }
 
-/* Zero the gaps between the elements of an in-place tensor. Any other output has been zeroed as a whole
- * (computed_bytes() is 0). */
+/* Zero the gaps between the elements of an in-place tensor. Any other output has been zeroed as a
+ * whole (computed_bytes() is 0). */
 static enum status zero_gaps(struct request *request, struct error *err)
 {
     if (request->scan.plan.in_place &&
@@ -210,8 +210,8 @@ enum status infer_explain(struct request *request, enum status status)
                                                                   : status;
 }
 
-/* Find the scans of the segments, and gather the short ones. The reservation was an upper bound; the
- * excess is released. */
+/* Find the scans of the segments, and gather the short ones. The reservation was an upper bound;
+ * the excess is released. */
 static enum status prepare_segments(struct request *request, struct error *err)
 {
     const size_t bytes = dtype_info(request->scan.plan.dtype)->bytes;
@@ -285,8 +285,9 @@ static enum status complete_input(struct request *request, struct error *err)
     return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }
 
-/* Free the codec's copy of the received carry. Its pages are returned to the system in steps here: the
- * pages of half a GiB take 40 ms or more, which would block the HTTP thread that ends the request. */
+/* Free the codec's copy of the received carry. Its pages are returned to the system in steps here:
+ * the pages of half a GiB take 40 ms or more, which would block the HTTP thread that ends the
+ * request. */
 static void free_carry(struct request *request)
 {
     char *bytes = request->scan.call.carry.owned;

@@ -1,5 +1,5 @@
-/* The parts of a tensor request's steps, for every dialect: decode the head, complete the input, make
- * the answer. job.c calls the functions in the order of a request's life. */
+/* The parts of a tensor request's steps, for every dialect: decode the head, complete the input,
+ * make the answer. job.c calls the functions in the order of a request's life. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 
@@ -20,7 +20,8 @@ MUST_CHECK enum status infer_complete(struct request *request);
 /* Bytes that infer_complete() swaps, copies or zeroes. */
 uint64_t infer_bytes_to_move(const struct request *request);
 
-/* Return `status`; for CLIENT_GONE, the status of work that was given up, set and return the reason. */
+/* Return `status`; for CLIENT_GONE, the status of work that was given up, set and return the
+ * reason. */
 MUST_CHECK enum status infer_explain(struct request *request, enum status status);
 
 /* Make the answer, or set request->error. Thread: the owner. */

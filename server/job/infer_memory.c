@@ -18,12 +18,12 @@
 enum {
     FIRST_TEXT_BYTES = 4096,     /* least charge of a text */
     FIRST_ROOM_BYTES = 64 << 10, /* least reserved room for payload */
-    GUESS_FACTOR = 16, /* most bytes of memory for a byte of a body: the byte, an element of 8 bytes
-                        * for two characters ("1,"), and the text of its sum, 21 bytes */
+    GUESS_FACTOR = 16, /* most bytes of memory for a byte of a body: the byte, an element of 8
+                        * bytes for two characters ("1,"), and the text of its sum, 21 bytes */
     FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
     INFLATE_FACTOR = 1032,      /* most decompressed bytes of a compressed byte */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
-    SLACK_PART = 16,            /* reserve in a claim for slices and answers: 1/16 of the need, */
+    SLACK_PART = 16,            /* additional claim for slices and answers: 1/16 of the need, */
     SLACK_MOST = 2 << 20,       /* at most so many bytes */
     UNPACKED = 4                /* typical number of decompressed bytes of a compressed byte */
 };
@@ -46,8 +46,8 @@ uint64_t infer_input_count(const struct request *request)
     return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
 }
 
-/* Add the bytes of gathered segments to *total, the bytes of the block; set part_bytes to the other memory
- * of segments. */
+/* Add the bytes of gathered segments to *total, the bytes of the block; set part_bytes to the other
+ * memory of segments. */
 static void measure_segments(struct request *request, uint64_t *total)
 {
     const struct scan_plan *plan = &request->scan.plan;
@@ -253,9 +253,9 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
     return STATUS_OK;
 }
 
-/* Charge the request with `bytes` more, and allocate its block if it has none. The block is allocated
- * with its whole length at once: untouched pages take no memory of the system, and received bytes
- * are never moved. A failure charges nothing. */
+/* Charge the request with `bytes` more, and allocate its block if it has none. The block is
+ * allocated with its whole length at once: untouched pages take no memory of the system, and
+ * received bytes are never moved. A failure charges nothing. */
 static enum status charge_block(struct request *request, uint64_t bytes, struct error *err)
 {
     TRY(infer_charge(request, bytes, err));
@@ -433,7 +433,7 @@ enum status infer_check(struct request *request, struct error *err)
         return memory_never_fits(server->memory, need, err);
     }
     if (claim > 0) {
-        claim = smaller_of(claim, memory_budget_large(server->memory)); /* a guess may exceed it */
+        claim = smaller_of(claim, memory_budget_large(server->memory)); /* may be a guess */
         status = admission_check(server->admission, request, claim, infer_cost_ns(request, 0),
                                  &wait_ns, err);
     } else if (request->arrival.deadline_ns != 0 &&

@@ -1,6 +1,7 @@
-/* The memory of a tensor request: its size, the time when it is charged, and the claim and the cost with
- * which the request is admitted (admission.h). The sizes computed from the plan are exactly those that
- * are charged: the block for input and output, the text of the answer, shared memory in use. */
+/* The memory of a tensor request: its size, the time when it is charged, and the claim and the cost
+ * with which the request is admitted (admission.h). The sizes computed from the plan are exactly
+ * those that are charged: the block for input and output, the text of the answer, shared memory in
+ * use. */
 #ifndef TALLY_SERVER_INFER_MEMORY_H
 #define TALLY_SERVER_INFER_MEMORY_H
 
@@ -36,7 +37,8 @@ static inline uint64_t infer_part_bytes(const struct request *request)
 /* Returns the number of elements of the input buffer. */
 uint64_t infer_input_count(const struct request *request);
 
-/* Returns the bytes of elements that are converted before the scan (proto/elements.h); 0: none are. */
+/* Returns the bytes of elements that are converted before the scan (proto/elements.h); 0: none
+ * are. */
 static inline uint64_t infer_elements_bytes(const struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -61,9 +63,9 @@ MUST_CHECK enum status infer_charge(struct request *request, uint64_t bytes, str
 /* Release `bytes` of the charge. Thread: the owner. */
 void infer_discharge(struct request *request, uint64_t bytes);
 
-/* Ensure memory for `want` bytes of a text and a NUL, and keep its first `used` bytes. The charge grows
- * by doubling. whole: final length of the text, 0: not known. If it is known, its memory is allocated
- * at once; untouched pages take no memory of the system. Thread: the owner. */
+/* Ensure memory for `want` bytes of a text and a NUL, and keep its first `used` bytes. The charge
+ * grows by doubling. whole: final length of the text, 0: not known. If it is known, its memory is
+ * allocated at once; untouched pages take no memory of the system. Thread: the owner. */
 MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *text,
                                           size_t used, size_t want, size_t whole,
                                           struct error *err);
@@ -71,9 +73,10 @@ MUST_CHECK enum status infer_text_reserve(struct request *request, struct text *
 /* Free a text of infer_text_reserve(), and release its charge. Thread: the owner. */
 void infer_text_free(struct request *request, struct text *text);
 
-/* Release, in steps, the pages and the charge of a parsed text of numbers inside the head, before an
- * answer of about the same length is printed. Only for texts of INFER_FORGET_BYTES or more: for a
- * shorter text the page faults of the answer cost more than the memory is worth. Thread: the owner.
+/* Release, in steps, the pages and the charge of a parsed text of numbers inside the head, before
+ * an answer of about the same length is printed. Only for texts of INFER_FORGET_BYTES or more: for
+ * a shorter text the page faults of the answer cost more than the memory is worth. Thread: the
+ * owner.
  * err   CLIENT_GONE: the work was given up */
 MUST_CHECK enum status infer_text_forget(struct request *request, struct json_cut cut,
                                          struct error *err);
@@ -87,8 +90,8 @@ MUST_CHECK enum status infer_grow(struct request *request, uint64_t bytes, struc
  * err   OUT_OF_MEMORY, TOO_LARGE */
 MUST_CHECK enum status infer_reserve_rest(struct request *request, struct error *err);
 
-/* Returns the bytes that the request needs in all; a guess until the request is decoded. `more`: bytes
- * of the body that will be stored next. */
+/* Returns the bytes that the request needs in all; a guess until the request is decoded. `more`:
+ * bytes of the body that will be stored next. */
 uint64_t infer_needed_bytes(const struct request *request, uint64_t more);
 
 /* Returns the claim that a request needs before `more` bytes of its body are stored; 0 for a small
@@ -107,8 +110,8 @@ void infer_update_claim(struct request *request);
 /* Returns true if the claim covers the need of the request. Thread: the owner. */
 bool infer_is_covered(const struct request *request);
 
-/* Admit the request for its current need. Returns false if the request now waits (admission owns it).
- * Thread: loop. */
+/* Admit the request for its current need. Returns false if the request now waits (admission owns
+ * it). Thread: loop. */
 MUST_CHECK bool infer_admit(struct request *request, uint64_t more);
 
 /* Check after the header is read, and the head is decoded if it needs no byte of the body, that the

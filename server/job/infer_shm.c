@@ -52,8 +52,8 @@ static bool is_in_use(const struct shm_tensor *shm)
     return shm->in_use.slab != NULL;
 }
 
-/* An output at the same address as the input replaces it in place, if the plan allows that. An output
- * that overlaps the input in any other way is copied. */
+/* An output at the same address as the input replaces it in place, if the plan allows that. An
+ * output that overlaps the input in any other way is copied. */
 void infer_shm_place(struct request *request)
 {
     struct shm_tensor *in = &request->memory.shm[SHM_INPUT];

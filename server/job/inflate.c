@@ -60,8 +60,8 @@ static enum status refuse_stream(const struct inflate *unpack, const char *what,
                            unpack->coding == CODING_GZIP ? "gzip" : "deflate (zlib)", what);
 }
 
-/* Refuse a corrupt or truncated member. Bytes after a gzip member that give no content are reported as
- * garbage. */
+/* Refuse a corrupt or truncated member. Bytes after a gzip member that give no content are reported
+ * as garbage. */
 static enum status refuse_member(const struct inflate *unpack, const char *what,
                                  struct error *err)
 {

@@ -1,8 +1,8 @@
-/* Content-Encoding of request bodies: decompression piece by piece (encode.c compresses answers). A sink
- * (body.c) gets the content in pieces of up to 32 KiB, and can end the work with an error. Truncated and
- * corrupt streams, and bytes after the end, are refused. Several gzip members in a row are one stream
- * (RFC 1952). "deflate" is the zlib format (RFC 9110).
- * Thread: one at a time per stream. */
+/* Content-Encoding of request bodies: decompression piece by piece (encode.c compresses answers). A
+ * sink (body.c) gets the content in pieces of up to 32 KiB, and can end the work with an error.
+ * Truncated and corrupt streams, and bytes after the end, are refused. Several gzip members in a
+ * row are one stream (RFC 1952). "deflate" is the zlib format (RFC 9110). Thread: one at a time per
+ * stream. */
 #ifndef TALLY_SERVER_INFLATE_H
 #define TALLY_SERVER_INFLATE_H
 

@@ -26,10 +26,10 @@
 
 enum {
     INLINE_MOVE_BYTES = 1 << 20, /* most bytes that the loop swaps, copies or zeroes */
-    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses, to 0.5 MiB */
+    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
     LOOP_SCAN_NS = 1 << 15,      /* most estimated time of a scan in an HTTP thread */
-    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a thread of the work pool */
+    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a work thread */
     UNPACK_STEP_BYTES = 1 << 20  /* bytes of content after which a body counts as a long one */
 };
 
@@ -94,8 +94,8 @@ static uint64_t print_ns(const struct request *request)
 
 /* ---- PARSE ---- */
 
-/* Decompress the body in a thread of the work pool. A request that was submitted as short work stops after
- * UNPACK_STEP_BYTES: if its content is longer, it waits again, with the longer work. */
+/* Decompress the body in a thread of the work pool. A request that was submitted as short work
+ * stops after UNPACK_STEP_BYTES: if its content is longer, it waits again, with the longer work. */
 static enum job_next unpack(struct request *request)
 {
     const bool small = request->line.cost_ns <= UNPACK_STEP_NS;
@@ -149,7 +149,7 @@ static enum job_next step_parse(struct request *request)
 static enum job_next step_prepare(struct request *request)
 {
     if (!on_loop(request) && !infer_is_covered(request)) {
-        return JOB_HOME; /* the decoded request needs a larger claim: the loop asks for admission */
+        return JOB_HOME; /* the request needs a larger claim: the loop asks for admission */
     }
     if (on_loop(request)) {
         const bool long_text = request->scan.call.source == CALL_SOURCE_TEXT &&

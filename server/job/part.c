@@ -42,8 +42,8 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
     return STATUS_OK;
 }
 
-/* Write the initial sum of each line to part->sums: the sums of the received carry, or the initial value,
- * or zero. */
+/* Write the initial sum of each line to part->sums: the sums of the received carry, or the initial
+ * value, or zero. */
 static enum status write_initial_sums(const struct request *request, const struct part *part,
                                       struct error *err)
 {

@@ -1,4 +1,5 @@
-/* Runs of segments, their matrices, and the copies between matrices and the tensor; see segments.h. */
+/* Runs of segments, their matrices, and the copies between matrices and the tensor; see
+ * segments.h. */
 #include "server/job/segments.h"
 
 #include "kernels/split.h"
@@ -22,7 +23,8 @@ struct segment_run {
     uint64_t gathered; /* position of the run's matrix, if the run is gathered */
 };
 
-/* A matrix of gathered segments: all short segments of one length, or the segments of a long run. */
+/* A matrix of gathered segments: all short segments of one length, or the segments of a long
+ * run. */
 struct segment_matrix {
     uint64_t count; /* number of segments */
     uint64_t at;    /* position in the gathered elements */
@@ -34,10 +36,10 @@ struct segments {
     size_t bytes;                 /* bytes of an element */
     uint64_t axis_in;             /* stride of the axis in the input, in elements */
     uint64_t axis_out;            /* stride of the axis in the output, in elements */
-    struct scan_dim inner; /* dimension inside the axis; size 1 if there is none */
-    uint64_t outer;        /* number of lines of all other dimensions */
-    uint64_t long_cells;   /* least cells along the axis of a long run */
-    uint64_t gathered;     /* number of gathered elements, padding included */
+    struct scan_dim inner;        /* dimension inside the axis; size 1 if there is none */
+    uint64_t outer;               /* number of lines of all other dimensions */
+    uint64_t long_cells;          /* least cells along the axis of a long run */
+    uint64_t gathered;            /* number of gathered elements, padding included */
     struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
     size_t run_count;
     size_t classes_done;       /* number of classes that segments_next() has returned */
@@ -131,7 +133,8 @@ static bool run_next(const struct scan_desc *desc, struct segment_run *run)
 }
 
 /* Returns true if a run has a scan of its own. With an initial value, for which each segment needs
- * room, long runs are gathered, too; then a run is long if its segments are too long for a class. */
+ * room, long runs are gathered, too; then a run is long if its segments are too long for a
+ * class. */
 static bool is_long(const struct segments *segments, const struct segment_run *run)
 {
     if (segments->call->desc.has_initial) {
@@ -266,8 +269,8 @@ struct mover {
     struct segment_move moves[MOVES];
 };
 
-/* Count work; after PARALLEL_STEP_BYTES of it, call parallel_step(). Returns false if the work is given
- * up. */
+/* Count work; after PARALLEL_STEP_BYTES of it, call parallel_step(). Returns false if the work is
+ * given up. */
 static bool count_work(struct mover *mover, uint64_t bytes)
 {
     enum {
@@ -281,9 +284,9 @@ static bool count_work(struct mover *mover, uint64_t bytes)
     return parallel_step(mover->segments->call->parallel);
 }
 
-/* Copy at most SHORT_BYTES without a call of memcpy(): for lengths up to twice a power of two, copy the
- * first and the last bytes, as many as that power; both may overlap. The code has few branches on
- * the length, because lengths vary from one segment to the next and mispredict them. */
+/* Copy at most SHORT_BYTES without a call of memcpy(): for lengths up to twice a power of two, copy
+ * the first and the last bytes, as many as that power; both may overlap. The code has few branches
+ * on the length, because lengths vary from one segment to the next and mispredict them. */
 static inline void copy_short(unsigned char *to, const unsigned char *from, size_t count)
 {
 #define COPY_HALVES(half)                          \
@@ -311,7 +314,8 @@ static inline void copy_short(unsigned char *to, const unsigned char *from, size
 #undef COPY_HALVES
 }
 
-/* Copy `count` cells, which are `step` elements apart in the tensor and neighbours in the matrix. */
+/* Copy `count` cells, which are `step` elements apart in the tensor and neighbours in the
+ * matrix. */
 static bool move_cells(struct mover *mover, uint64_t tensor, uint64_t step, uint64_t gathered,
                        uint64_t count)
 {
@@ -370,7 +374,7 @@ static bool move_segment(struct mover *mover, const struct segment_move *move, u
     bool ok = true;
     for (uint64_t i = 0; i < move->length && ok; i++) {
         ok = move_cells(mover, tensor + i * mover->axis_step, mover->inner_step,
-                             gathered + i * inner, inner);
+                        gathered + i * inner, inner);
     }
     return ok;
 }
@@ -435,8 +439,8 @@ static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t leng
     return mover->count < MOVES || make_moves(mover);
 }
 
-/* Collect the moves of the segments [first, end), all of which are short. next: for each class the number
- * of its next segment in the matrix. */
+/* Collect the moves of the segments [first, end), all of which are short. next: for each class the
+ * number of its next segment in the matrix. */
 static bool move_short(struct mover *mover, uint64_t first, uint64_t end, uint64_t *next)
 {
     const struct segments *segments = mover->segments;
@@ -447,7 +451,7 @@ static bool move_short(struct mover *mover, uint64_t first, uint64_t end, uint64
             const uint64_t length = segment_length(&segments->call->desc, segment);
             if (length > 0) {
                 ok = add_move(mover, segment, length, &segments->classes[length],
-                                   next[length]++);
+                              next[length]++);
             }
         }
         ok = ok && count_work(mover, RUN_MOST);

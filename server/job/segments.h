@@ -1,5 +1,5 @@
-/* A tensor whose axis is cut into segments (the attribute offsets), as scans of ordinary shape. Segments
- * of the same length are the lines of one matrix, so kernels need no code for segments:
+/* A tensor whose axis is cut into segments (the attribute offsets), as scans of ordinary shape.
+ * Segments of the same length are the lines of one matrix, so kernels need no code for segments:
  *
  *   long     neighbours of one length, SEGMENTS_GATHER elements or more together, are scanned in
  *            place: one matrix of the tensor
@@ -9,11 +9,12 @@
  *     tensor    | aa | bbb | cc | dddddddddddd.... | ee | f |
  *     gathered  [ aa  cc  ee ] [ bbb ] [ f ]            and the d are scanned in place
  *
- * All scans of a round (segments_next()) are one launch: the pieces of one table (kernels/batch.c). With
- * an initial value every segment is gathered, and the value is an additional element before it.
+ * All scans of a round (segments_next()) are one launch: the pieces of one table (kernels/batch.c).
+ * With an initial value every segment is gathered, and the value is an additional element before
+ * it.
  *
- * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE: the work
- * was given up. Thread: the owner of the request. */
+ * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE: the
+ * work was given up. Thread: the owner of the request. */
 #ifndef TALLY_SERVER_SEGMENTS_H
 #define TALLY_SERVER_SEGMENTS_H
 
@@ -28,8 +29,8 @@ enum {
 
 struct segments; /* opaque: the scans, and their progress */
 
-/* Returns the most bytes that segments_create() allocates. The plan is that of the whole tensor, and has
- * elements. */
+/* Returns the most bytes that segments_create() allocates. The plan is that of the whole tensor,
+ * and has elements. */
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan);
 /* Returns the most elements that are gathered; UINT64_MAX: they exceed INT64_MAX bytes. */
 uint64_t segments_gathered_most(const struct scan_desc *desc, const struct scan_plan *plan);
@@ -45,8 +46,8 @@ void segments_destroy(struct segments *segments); /* NULL is fine */
 /* Returns the number of elements that are gathered, with the space between matrices. */
 uint64_t segments_gathered(const struct segments *segments);
 
-/* segments_gather() copies the short segments of the tensor to their matrices, segments_scatter() copies
- * their sums to the output.
+/* segments_gather() copies the short segments of the tensor to their matrices, segments_scatter()
+ * copies their sums to the output.
  * err   CLIENT_GONE */
 MUST_CHECK enum status segments_gather(const struct segments *segments, const void *input,
                                        void *gathered, struct error *err);

@@ -1,6 +1,6 @@
 /* Buddy allocation. A block of order k has BUDDY_MIN_BYTES << k bytes and begins at a multiple of
- * its size. Two halves of one block ("buddies") are merged when both are free. A block is identified
- * by the number of its first leaf (a leaf has BUDDY_MIN_BYTES). */
+ * its size. Two halves of one block ("buddies") are merged when both are free. A block is
+ * identified by the number of its first leaf (a leaf has BUDDY_MIN_BYTES). */
 #include "server/memory/buddy.h"
 
 #include <assert.h>

@@ -1,5 +1,6 @@
-/* A buddy allocator for the shared slabs of memory.c. It allocates offsets in a range and never accesses
- * the slab, so that its records are not next to the bytes of clients. Thread: one at a time. */
+/* A buddy allocator for the shared slabs of memory.c. It allocates offsets in a range and never
+ * accesses the slab, so that its records are not next to the bytes of clients. Thread: one at a
+ * time. */
 #ifndef TALLY_SERVER_BUDDY_H
 #define TALLY_SERVER_BUDDY_H
 
@@ -16,8 +17,8 @@ enum {
 struct buddy *buddy_create(size_t bytes);
 void buddy_destroy(struct buddy *buddy); /* NULL is fine */
 
-/* Allocate a block of at least bytes > 0, preferably one that was freed last. Returns false if none is
- * free. */
+/* Allocate a block of at least bytes > 0, preferably one that was freed last. Returns false if none
+ * is free. */
 bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset);
 void buddy_give(struct buddy *buddy, size_t offset); /* free a block of buddy_take() */
 

@@ -2,12 +2,12 @@
  *
  * Shared: a few slabs, from which a buddy allocator cuts small blocks of all sizes. The first slab
  * with room is used first, so that requests that wait together mostly have one slab and share a
- * launch. Own: a large block has a slab of its own. Its size is rounded up in steps of an eighth of a
- * power of two, so that the next request of about that size can reuse the slab, whose pages the system
- * has already allocated (page faults cost more than the scan).
+ * launch. Own: a large block has a slab of its own. Its size is rounded up in steps of an eighth of
+ * a power of two, so that the next request of about that size can reuse the slab, whose pages the
+ * system has already allocated (page faults cost more than the scan).
  *
- * Idle own slabs are kept in a list, latest first. They are evicted after keep_ms, or when the total
- * would exceed the budget. A thread of this module unmaps evicted slabs, because that takes
+ * Idle own slabs are kept in a list, latest first. They are evicted after keep_ms, or when the
+ * total would exceed the budget. A thread of this module unmaps evicted slabs, because that takes
  * milliseconds. System calls are made outside the lock. */
 #include "server/memory/memory.h"
 
@@ -37,7 +37,7 @@ enum {
     SHARED_MAX = 4096,       /* most shared slabs */
     KEPT_PART = 16,          /* part of the budget that is kept for small requests: 1/16, */
     KEPT_MOST = 64 << 20,    /* at most so many bytes */
-    UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time: other threads' mmap() waits for a piece */
+    UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time, while mmap() of other threads waits */
 };
 
 /* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
@@ -206,8 +206,9 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole, kept);
 }
 
-/* Commit *committed bytes: `bytes`, or up to `lack` bytes fewer if there is no room for all below the
- * limit. Returns false, and commits nothing, if even these do not fit. *left: bytes that were free. */
+/* Commit *committed bytes: `bytes`, or up to `lack` bytes fewer if there is no room for all below
+ * the limit. Returns false, and commits nothing, if even these do not fit. *left: bytes that were
+ * free. */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
                         uint64_t *committed, uint64_t *left)
 {
@@ -232,7 +233,8 @@ static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t lim
     }
 }
 
-/* A request has got `bytes` in all: if the last refused request needed no more, forget the refusal. */
+/* A request has got `bytes` in all: if the last refused request needed no more, forget the
+ * refusal. */
 static void forget_refusal(struct memory *memory, uint64_t bytes)
 {
     if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
@@ -423,7 +425,8 @@ static uint64_t own_slab_bytes(size_t bytes)
     return round_up(need, step);
 }
 
-/* Remove and return the most recently used idle slab that is large enough and at most 1/4 too large. */
+/* Remove and return the most recently used idle slab that is large enough and at most 1/4 too
+ * large. */
 static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
 {
     for (struct idle_slab **link = &memory->idle; *link != NULL; link = &(*link)->next) {
@@ -437,9 +440,9 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
     return NULL;
 }
 
-/* Remove and return the idle slabs that are unused since before_ns or earlier, and, in the order of their
- * last use, as many others as are in excess of the budget with `need` more bytes; need 0: none.
- * Thread: a holder of the lock. */
+/* Remove and return the idle slabs that are unused since before_ns or earlier, and, in the order of
+ * their last use, as many others as are in excess of the budget with `need` more bytes; need 0:
+ * none. Thread: a holder of the lock. */
 static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
     const uint64_t after = memory->slab_bytes + need;
@@ -567,8 +570,8 @@ size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
     return end - first;
 }
 
-/* Returns a record for a slab that becomes idle now. Without memory the slab is destroyed, and the result
- * is NULL. */
+/* Returns a record for a slab that becomes idle now. Without memory the slab is destroyed, and the
+ * result is NULL. */
 static struct idle_slab *idle_record(struct slab *slab, size_t touched)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
@@ -608,8 +611,8 @@ void memory_give(struct memory *memory, struct memory_block *block)
     *block = (struct memory_block){0};
 }
 
-/* Remove a shared slab that is unused since before_ns or earlier, but never the first. Returns false if
- * there is none. */
+/* Remove a shared slab that is unused since before_ns or earlier, but never the first. Returns
+ * false if there is none. */
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
                               struct shared_slab *cut)
 {

@@ -1,8 +1,8 @@
 /* Memory for tensors: one global budget, from which requests reserve bytes, and blocks, which are
- * ranges of slabs. Small blocks share a slab, so that requests that wait together can share a launch.
- * A large block has a slab of its own, which is kept for reuse for a while and then unmapped. Every
- * block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes before a block belong to it, too: an
- * answer's head is copied there, in front of the payload. Thread: any. */
+ * ranges of slabs. Small blocks share a slab, so that requests that wait together can share a
+ * launch. A large block has a slab of its own, which is kept for reuse for a while and then
+ * unmapped. Every block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes before a block
+ * belong to it, too: an answer's head is copied there, in front of the payload. Thread: any. */
 #ifndef TALLY_SERVER_MEMORY_H
 #define TALLY_SERVER_MEMORY_H
 
@@ -36,7 +36,7 @@ struct tensor_place {
 struct memory_options {
     uint64_t budget_bytes;      /* --memory-budget */
     uint64_t small_slab_bytes;  /* bytes of a shared slab: 1 KiB times a power of two */
-    uint64_t small_block_bytes; /* bytes of the largest block in a shared slab, without headroom */
+    uint64_t small_block_bytes; /* bytes of the largest block in a shared slab; no headroom */
     uint64_t keep_ms;           /* time after which an unused large slab is unmapped */
 };
 
@@ -56,13 +56,13 @@ MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t held, uint
                                       struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
-/* A large request gets a promise of all the memory that it may need before it begins (admission.h), and
- * reserves it as it uses it. Promised bytes are not available to others, but do not count as reserved.
- * A part of the budget is never promised: it is kept for small requests. */
+/* A large request gets a promise of all the memory that it may need before it begins (admission.h),
+ * and reserves it as it uses it. Promised bytes are not available to others, but do not count as
+ * reserved. A part of the budget is never promised: it is kept for small requests. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
 uint64_t memory_committed(const struct memory *memory);    /* bytes promised or reserved */
-/* Promise *promised bytes: `bytes`, or up to `lack` bytes fewer if no more are free. Returns false if
- * even these are not free. */
+/* Promise *promised bytes: `bytes`, or up to `lack` bytes fewer if no more are free. Returns false
+ * if even these are not free. */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,
                                uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
@@ -73,26 +73,27 @@ void memory_draw(struct memory *memory, uint64_t bytes);
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* Returns the bytes that must become free for the last request that memory_reserve() or memory_promise()
- * refused because others hold the memory. A request that memory_reserve() refused has ended, so it needs
- * the bytes that it held, too. Returns 0 if neither has refused a request since since_ns, if enough
- * bytes are free now, or if a request has got as many bytes since the refusal. */
+/* Returns the bytes that must become free for the last request that memory_reserve() or
+ * memory_promise() refused because others hold the memory. A request that memory_reserve() refused
+ * has ended, so it needs the bytes that it held, too. Returns 0 if neither has refused a request
+ * since since_ns, if enough bytes are free now, or if a request has got as many bytes since the
+ * refusal. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
-/* Allocate a block of at least `bytes` (0 is fine); the caller reserves bytes before it writes to them.
- * The content is undefined, and may be that of another client: callers overwrite or zero all bytes
- * that they send. */
+/* Allocate a block of at least `bytes` (0 is fine); the caller reserves bytes before it writes to
+ * them. The content is undefined, and may be that of another client: callers overwrite or zero all
+ * bytes that they send. */
 MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
                                    struct memory_block *block, struct error *err);
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
 
-/* Enlarge a large block and keep its content; its address may change. Returns false, and changes nothing,
- * if there is no memory or the block is small. Thread: the owner of the block. */
+/* Enlarge a large block and keep its content; its address may change. Returns false, and changes
+ * nothing, if there is no memory or the block is small. Thread: the owner of the block. */
 MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
 
-/* Make the system allocate the pages of the usable bytes [from, end); 2 MiB take from 0.1 to 7 ms. The
- * bytes are not changed; other threads may write to the block at the same time. The owner of the block
- * updates block->touched. Thread: any; several may touch one block. */
+/* Make the system allocate the pages of the usable bytes [from, end); 2 MiB take from 0.1 to 7 ms.
+ * The bytes are not changed; other threads may write to the block at the same time. The owner of
+ * the block updates block->touched. Thread: any; several may touch one block. */
 void memory_touch(const struct memory_block *block, size_t from, size_t end);
 
 /* Return the whole pages between two offsets of a large block to the system; they read as zeroes

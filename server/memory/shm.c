@@ -1,5 +1,5 @@
-/* The table of registered regions and the copies from and to regions; see shm.h. Locks: registry->lock
- * guards the table; a region is immutable except its count of users. */
+/* The table of registered regions and the copies from and to regions; see shm.h. Locks:
+ * registry->lock guards the table; a region is immutable except its count of users. */
 #include "server/memory/shm.h"
 
 #include "server/base/machine.h"
@@ -19,7 +19,7 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
-    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that are freed in the calling thread: 2 ms */
+    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees: 2 ms */
 };
 
 struct shm_region {
@@ -68,7 +68,8 @@ void shm_destroy(struct shm_registry *registry)
     free(registry);
 }
 
-/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no semaphore. */
+/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no
+ * semaphore. */
 static enum status check_key(const struct shm_registry *registry, const char *key,
                              struct error *err)
 {
@@ -233,8 +234,8 @@ static void *free_thread(void *arg)
     return NULL;
 }
 
-/* The last close of an unlinked object frees its pages, which takes a quarter of a second for each GiB;
- * an unmap takes a tenth of that. Returns true if an HTTP thread must not wait for it. */
+/* The last close of an unlinked object frees its pages, which takes a quarter of a second for each
+ * GiB; an unmap takes a tenth of that. Returns true if an HTTP thread must not wait for it. */
 static bool take_long_to_free(const struct shm_region *first)
 {
     uint64_t blocks = 0;

@@ -1,15 +1,15 @@
-/* Clients' POSIX shared memory, enabled by --allow-client-shm: a client creates an object and registers
- * a region of it; then its requests name windows of the region as input or output.
+/* Clients' POSIX shared memory, enabled by --allow-client-shm: a client creates an object and
+ * registers a region of it; then its requests name windows of the region as input or output.
  *
  * By default the server does not map the object: it copies windows in and out with pread and
- * pwrite. So a client that shrinks the object gets an error instead of killing the server with SIGBUS,
- * and a tensor cannot change during its scan. With zero copy the devices work in the object's own
- * pages (shm_map.h): a client that shrinks the object gets an error, too, and a client that changes it
- * during the scan only makes its own answer wrong.
+ * pwrite. So a client that shrinks the object gets an error instead of killing the server with
+ * SIGBUS, and a tensor cannot change during its scan. With zero copy the devices work in the
+ * object's own pages (shm_map.h): a client that shrinks the object gets an error, too, and a client
+ * that changes it during the scan only makes its own answer wrong.
  *
  * The server never creates, truncates or unlinks an object, and opens only regular files of the
- * shared memory file system that belong to its own user. All clients share the same regions.
- * A region that is unregistered while requests use it is closed after the last of them. Regions whose
+ * shared memory file system that belong to its own user. All clients share the same regions. A
+ * region that is unregistered while requests use it is closed after the last of them. Regions whose
  * close takes long are closed in a temporary thread. Thread: any. */
 #ifndef TALLY_SERVER_SHM_H
 #define TALLY_SERVER_SHM_H
@@ -62,7 +62,8 @@ struct shm_amount {
     uint64_t bytes;
 };
 
-/* Unregister the region, or all for NULL; unknown names are fine. Returns the amount that was removed. */
+/* Unregister the region, or all for NULL; unknown names are fine. Returns the amount that was
+ * removed. */
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name);
 
 /* Get a reference to the region that a window of a request names.
@@ -74,9 +75,9 @@ void shm_release(struct shm_region *region); /* NULL is fine */
 /* Release and clear all regions of a request. */
 void shm_release_all(struct shm_tensor shm[SHM_USES]);
 
-/* Returns the location of the window for zero copy. Returns a NULL slab if the window must be copied: zero
- * copy is off, the object could not be mapped or has lost pages, or the window does not begin at a
- * multiple of `align` in memory. */
+/* Returns the location of the window for zero copy. Returns a NULL slab if the window must be
+ * copied: zero copy is off, the object could not be mapped or has lost pages, or the window does
+ * not begin at a multiple of `align` in memory. */
 struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
                               size_t align);
 
@@ -86,8 +87,8 @@ enum shm_overlap {
     SHM_OVERLAP
 };
 
-/* Zero copy: compare the first `a_bytes` and `b_bytes` of two windows. Two regions may belong to the same
- * object. */
+/* Zero copy: compare the first `a_bytes` and `b_bytes` of two windows. Two regions may belong to
+ * the same object. */
 enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
                              uint64_t a_bytes, const struct shm_region *b,
                              const struct shm_window *b_window, uint64_t b_bytes);
@@ -107,8 +108,8 @@ MUST_CHECK enum status shm_write(const struct shm_region *region,
                                  uint64_t bytes, const struct parallel *parallel,
                                  struct error *err);
 
-/* List the region `name`, or all for NULL: up to `room` regions in the order of registration. Returns the
- * number of such regions. */
+/* List the region `name`, or all for NULL: up to `room` regions in the order of registration.
+ * Returns the number of such regions. */
 size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,
                 size_t room);
 

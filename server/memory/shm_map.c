@@ -1,6 +1,6 @@
-/* The handler may run at any time in any thread, also while other threads create and destroy maps. It
- * reads a fixed table without a lock; the entry of the map in which a thread faults cannot change,
- * because that thread uses the map. See shm_map.h. */
+/* The handler may run at any time in any thread, also while other threads create and destroy maps.
+ * It reads a fixed table without a lock; the entry of the map in which a thread faults cannot
+ * change, because that thread uses the map. See shm_map.h. */
 #include "server/memory/shm_map.h"
 
 #include "server/base/thread.h"
@@ -13,10 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Most bytes of addresses of all maps together: far more than memory, far less than the address space. */
+/* Most bytes of addresses of all maps together: far more than memory, far less than the address
+ * space. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
-/* The record of a map for the handler. begin is set last and cleared first; writers hold the lock. */
+/* The record of a map for the handler. begin is set last and cleared first; writers hold the
+ * lock. */
 struct entry {
     atomic_uintptr_t begin; /* 0: free */
     atomic_size_t bytes;
@@ -56,8 +58,8 @@ static uintptr_t end_of_map(uintptr_t address, struct entry **found)
     return 0;
 }
 
-/* Map zero pages from the page of the address to the end of its map. Returns false if no map has the
- * address. */
+/* Map zero pages from the page of the address to the end of its map. Returns false if no map has
+ * the address. */
 static bool map_zeroes(uintptr_t address)
 {
     struct entry *entry = NULL;

@@ -1,7 +1,7 @@
-/* A buffer of text that grows: a body as sent, the numbers of an answer. A short text has memory from
- * malloc(), a long one a block of memory.h, which is reused for later texts, because page faults cost
- * more than writing the text. The caller charges the budget (infer_memory.h).
- * Thread: one at a time per text. */
+/* A buffer of text that grows: a body as sent, the numbers of an answer. A short text has memory
+ * from malloc(), a long one a block of memory.h, which is reused for later texts, because page
+ * faults cost more than writing the text. The caller charges the budget (infer_memory.h). Thread:
+ * one at a time per text. */
 #ifndef TALLY_SERVER_TEXT_H
 #define TALLY_SERVER_TEXT_H
 

@@ -17,15 +17,16 @@
 
 enum {
     CLASS = LINE_CLASSES - 1, /* the only class of its line */
-    OVERTAKING_PART = 8, /* overtaking requests may hold 1/8 of the budget */
-    MOST_OVERTAKEN = 16  /* most requests of a client that its other requests overtake */
+    OVERTAKING_PART = 8,      /* overtaking requests may hold 1/8 of the budget */
+    MOST_OVERTAKEN = 16       /* most requests of a client that its other requests overtake */
 };
 
 #define UNBOUNDED UINT64_MAX
 
 /* Weight of the older measurements when a new one arrives. */
 #define OLDER_WEIGHT 0.8
-/* Safety factor of the time estimate: a request that misses its deadline has wasted all its cost. */
+/* Safety factor of the time estimate: a request that misses its deadline has wasted all its
+ * cost. */
 #define CAUTION 1.2
 
 struct admission {
@@ -37,8 +38,8 @@ struct admission {
     double took_ns;         /* weighted sum of the times of measured finishes */
     double took_cost_ns;    /* weighted sum of their costs */
     double slowness;        /* time of a request divided by its cost; 0: not known */
-    bool memory_is_lacking; /* the last walk through the line found a request that lacks memory */
-    bool place_is_lacking;  /* the last walk found a request that lacks a place */
+    bool memory_is_lacking; /* a request lacked memory in the last walk through the line */
+    bool place_is_lacking;  /* a request lacked a place in that walk */
     /* Sums over requests; count_request() alone changes them. */
     size_t active;             /* requests that are ACTIVE */
     size_t working;            /* requests that have begun, do not wait and overtook none */
@@ -88,8 +89,8 @@ static uint64_t held_bytes(const struct request *request)
     return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
-/* Add the request to the sums (sign: 1), or subtract it (sign: -1). A change of a request needs both:
- * subtract, change, add. */
+/* Add the request to the sums (sign: 1), or subtract it (sign: -1). A change of a request needs
+ * both: subtract, change, add. */
 static void count_request(struct admission *admission, const struct request *request, int sign)
 {
     const struct admission_hold *hold = &request->admission;
@@ -140,8 +141,8 @@ static bool has_room(const struct admission *admission, const struct client *cli
     return is_owed_place(admission, client) || (is_free && !admission->place_is_lacking);
 }
 
-/* Returns true if the client's claims and `more` bytes exceed its part of the budget. Every client in
- * the line and this one have equal parts. A client without claims never exceeds its part. */
+/* Returns true if the client's claims and `more` bytes exceed its part of the budget. Every client
+ * in the line and this one have equal parts. A client without claims never exceeds its part. */
 static bool exceeds_part(const struct admission *admission, const struct client *client,
                          uint64_t more)
 {
@@ -151,8 +152,8 @@ static bool exceeds_part(const struct admission *admission, const struct client 
     return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
 }
 
-/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory that
- * it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
+/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory
+ * that it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
  * would wait for the request's own memory. */
 static uint64_t missing_bytes(const struct request *request)
 {
@@ -176,9 +177,9 @@ static uint64_t may_lack(const struct admission *admission, const struct request
     return claimed <= most && missing_bytes(request) <= most - claimed ? kept : 0;
 }
 
-/* Promise the wanted memory to the request, and begin the request if it has not begun. Returns false
- * if there is not enough memory. room: bytes that requests which lack memory leave to the requests
- * that overtake them; UNBOUNDED: none is overtaken. */
+/* Promise the wanted memory to the request, and begin the request if it has not begun. Returns
+ * false if there is not enough memory. room: bytes that requests which lack memory leave to the
+ * requests that overtake them; UNBOUNDED: none is overtaken. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t room,
                          uint64_t now_ns)
 {
@@ -205,8 +206,8 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     return true;
 }
 
-/* Change the place, cost and state of the request, and give back promised memory beyond `claim` that
- * was not charged. */
+/* Change the place, cost and state of the request, and give back promised memory beyond `claim`
+ * that was not charged. */
 static void change_hold(struct admission *admission, struct request *request, uint64_t claim,
                         uint64_t cost_ns, bool has_place, enum admission_state state)
 {
@@ -241,10 +242,11 @@ static uint64_t overtaking_room(const struct admission *admission,
 
 /* ---- time; thread: a holder of the lock ---- */
 
-/* Returns the estimated nanoseconds until requests of a client that cost `cost_ns` are answered if the
- * first of them begins now; 0 if the client is owed a place, because the bodies of other clients may
- * be slower than the service. Bodies arrive side by side, so all requests that have a place count
- * in full; but no other client counts more than this client, because clients take turns. */
+/* Returns the estimated nanoseconds until requests of a client that cost `cost_ns` are answered if
+ * the first of them begins now; 0 if the client is owed a place, because the bodies of other
+ * clients may be slower than the service. Bodies arrive side by side, so all requests that have a
+ * place count in full; but no other client counts more than this client, because clients take
+ * turns. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost_ns)
 {
@@ -282,7 +284,8 @@ static void measure_slowness(struct admission *admission, const struct request *
     }
     admission->took_ns = admission->took_ns * OLDER_WEIGHT + took_ns;
     admission->took_cost_ns = admission->took_cost_ns * OLDER_WEIGHT + (double)hold->cost_ns;
-    /* Requests that run at the same time share it, so fewer finishes than places give a wrong factor. */
+    /* Requests that run at the same time share it, so fewer finishes than places give a wrong
+     * factor. */
     admission->measured += admission->measured < ADMISSION_PLACES;
     if (admission->measured == ADMISSION_PLACES) {
         admission->slowness = admission->took_ns / admission->took_cost_ns;

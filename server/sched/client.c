@@ -1,5 +1,5 @@
-/* A hash table with a mutex; see client.h. A connection looks its client up once, so that its requests
- * need no lock. */
+/* A hash table with a mutex; see client.h. A connection looks its client up once, so that its
+ * requests need no lock. */
 #include "server/sched/client.h"
 
 #include "server/base/address.h"
@@ -153,7 +153,8 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* Returns the estimated time until `part` of `whole` is free, if all of it is freed within the mean. */
+/* Returns the estimated time until `part` of `whole` is free, if all of it is freed within the
+ * mean. */
 static uint64_t time_until_free(const atomic_uint_fast64_t *mean_ns, uint64_t part,
                                 uint64_t whole)
 {

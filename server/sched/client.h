@@ -35,7 +35,7 @@ struct client {
     atomic_uint_fast64_t page_bytes;    /* unread bytes of pages (http/exchange_limits.c) */
     atomic_uint_fast64_t request_ns;    /* mean duration of its recent requests */
     atomic_uint_fast64_t memory_ns;     /* mean time for which these held their memory */
-    atomic_uint_fast64_t sent_until_ns; /* time when the bytes sent so far are within its rate */
+    atomic_uint_fast64_t sent_until_ns; /* time at which the bytes sent so far fit its rate */
     atomic_uint_fast64_t ahead; /* ticket of the body that is more than a second ahead of it */
     /* Guarded by the lock of admission.c: */
     uint64_t claimed_bytes;  /* claims of its large requests */
@@ -46,7 +46,7 @@ struct client {
     size_t waiting;                /* number of its connections that wait for a place */
     LIST_ENTRY(client) count_link; /* link among clients with as many places */
     struct client_conns conns;     /* its connections, in the order of eviction */
-    uint64_t key[2];         /* constant */
+    uint64_t key[2];               /* constant */
     const char *name; /* constant, stored behind the record; "": identified by its address */
     struct clients *clients; /* borrowed */
     size_t references;       /* guarded by the table's lock */
@@ -69,9 +69,9 @@ struct client *clients_get(struct clients *clients, const struct address *addres
 void client_hold(struct client *client);
 void client_release(struct client *client); /* NULL is fine */
 
-/* If one of the next three functions returns false, nothing is counted, and *wait_ns is the time after
- * which the client should try again. For requests and memory the time is estimated from recent
- * requests of the client; 0 if none has ended. */
+/* If one of the next three functions returns false, nothing is counted, and *wait_ns is the time
+ * after which the client should try again. For requests and memory the time is estimated from
+ * recent requests of the client; 0 if none has ended. */
 
 /* Count one more request, unless `most` are in flight. True: client_end_request() is due. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns);
@@ -82,15 +82,15 @@ MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64
                                    uint64_t *wait_ns);
 void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns);
 
-/* Count bytes of a body: all bytes before they arrive, or each piece as it arrives. A client that is
- * less than a second ahead of `rate` may send a body of any length. That body may continue, piece by
- * piece; the client's other bodies wait.
+/* Count bytes of a body: all bytes before they arrive, or each piece as it arrives. A client that
+ * is less than a second ahead of `rate` may send a body of any length. That body may continue,
+ * piece by piece; the client's other bodies wait.
  * body   ticket of the request
  * rate   bytes a second */
 MUST_CHECK bool client_may_send(struct client *client, uint64_t body, uint64_t bytes,
                                 uint64_t rate, uint64_t now_ns, uint64_t *wait_ns);
-/* Correct the count of a body whose `counted` bytes were counted before they arrived, and of which only
- * `received` bytes arrived. */
+/* Correct the count of a body whose `counted` bytes were counted before they arrived, and of which
+ * only `received` bytes arrived. */
 void client_sends_less(struct client *client, uint64_t counted, uint64_t received,
                        uint64_t rate);
 

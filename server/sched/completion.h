@@ -17,7 +17,7 @@ struct request;
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->line.next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
-    size_t expected; /* number of requests handed over that will return; used by the loop only */
+    size_t expected; /* number of requests that will return; used by the loop only */
     struct thread_device device; /* the device on which the loop scans small tensors */
 };
 
@@ -28,15 +28,15 @@ void completion_deinit(struct completion *completion);
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
 
-/* Hand each request of a chain to its loop; NULL is fine. A slice is handed to its cursor: slice.advance()
- * is called in this thread. Thread: the owner of the requests, holding no lock. */
+/* Hand each request of a chain to its loop; NULL is fine. A slice is handed to its cursor:
+ * slice.advance() is called in this thread. Thread: the owner of the requests, holding no lock. */
 void completion_post_home(struct request *first);
 
 /* Wake the loop without a request, to run its heartbeat. Thread: any. */
 void completion_wake(struct completion *completion);
 
-/* End a chain of requests with the same error and post them; NULL is fine. A request that already has
- * an error keeps its error. Thread: the owner of the requests. */
+/* End a chain of requests with the same error and post them; NULL is fine. A request that already
+ * has an error keeps its error. Thread: the owner of the requests. */
 void completion_fail(struct request *first, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

@@ -60,7 +60,8 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
     return health;
 }
 
-/* Divide the classes between the two workers of a device if both are ready; otherwise each serves all. */
+/* Divide the classes between the two workers of a device if both are ready; otherwise each serves
+ * all. */
 static void divide_work(struct device_pool *pool, size_t device)
 {
     struct worker *small = &pool->workers[pool->first[device]];
@@ -77,7 +78,8 @@ static void divide_work(struct device_pool *pool, size_t device)
     }
 }
 
-/* A worker's state has changed: divide the classes, and tell the queue whether any device is usable. */
+/* A worker's state has changed: divide the classes, and tell the queue whether any device is
+ * usable. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
@@ -111,8 +113,8 @@ static bool is_general(const char *word)
            strcasecmp(word, "gpu") == 0;
 }
 
-/* Returns true for another driver's device of the processor, if Tally's own driver has a device for it
- * (has_own). */
+/* Returns true for another driver's device of the processor, if Tally's own driver has a device for
+ * it (has_own). */
 static bool is_second(const struct scan_device_info *info, bool has_own)
 {
     return has_own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
@@ -255,11 +257,12 @@ static enum status build_pool(const struct worker_plan *plan,
     return STATUS_OK;
 }
 
-/* The list of devices, shared by the thread that calls the drivers and the thread that waits for it. */
+/* The list of devices, shared by the thread that calls the drivers and the thread that waits for
+ * it. */
 struct listing {
     const struct device_driver *driver;
     bool own_alone;   /* call other drivers only if Tally's own has no device */
-    atomic_bool left; /* one of the two threads is done with the record: the other one frees it */
+    atomic_bool left; /* one of the two threads is done with the record; the other frees it */
     struct scan_device_info infos[DEVICE_POOL_MAX];
     size_t count;
     enum status status;
@@ -282,8 +285,8 @@ static void *list_devices(void *argument)
     return NULL;
 }
 
-/* List the devices in a separate thread. After the timeout the thread is detached, and owns the record:
- * then *owned is NULL. */
+/* List the devices in a separate thread. After the timeout the thread is detached, and owns the
+ * record: then *owned is NULL. */
 static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
 {
     struct listing *listing = *owned;

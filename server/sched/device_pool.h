@@ -49,9 +49,9 @@ struct device_driver {
 
 extern const struct device_driver device_driver_opencl;
 
-/* Select the devices that a text like "gpu,0,pocl" names. A processor is used through one driver only:
- * if Tally's own driver has a device for it, "all" and "cpu" mean that device, and a number or a name of
- * another driver's device replaces it.
+/* Select the devices that a text like "gpu,0,pocl" names. A processor is used through one driver
+ * only: if Tally's own driver has a device for it, "all" and "cpu" mean that device, and a number
+ * or a name of another driver's device replaces it.
  * out   chosen[0..count)
  * err   NO_DEVICE: a word of the text names no device; INVALID_REQUEST: the text names the
  *       processor by Tally's own driver and by another one */
@@ -94,18 +94,19 @@ void thread_device_close(struct thread_device *device);
  * compute in the calling thread and wait for nothing; a batch delay (--batch-delay-us) turns the
  * function off. The request is complete, planned, has elements and is no slice.
  * most_ns   the most estimated time of a scan
- * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged and
+ * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged
+ * and
  *         must be queued: it is too large, or no such device is ready
  * Thread: the owner of `device` and of the request. */
 bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
                            uint64_t most_ns, struct request *request);
 
-/* Detect hung devices; main calls this function every tick. lost_ns: time since the last tick for which
- * the whole process was stopped; the deadlines of calls in progress are extended by it. */
+/* Detect hung devices; main calls this function every tick. lost_ns: time since the last tick for
+ * which the whole process was stopped; the deadlines of calls in progress are extended by it. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
-/* The state of a device with two workers is the later one of their states in this order: a device of
- * which one worker has failed is reported as failed, although the other worker serves. */
+/* The state of a device with two workers is the later one of their states in this order: a device
+ * of which one worker has failed is reported as failed, although the other worker serves. */
 enum device_state {
     DEVICE_OPENING,
     DEVICE_READY,

@@ -4,14 +4,14 @@
  * waits are served round robin, so that short work never waits for all of the long work, and long
  * work keeps its share of the time.
  *
- * In a class, clients take turns: deficit round robin, by estimated nanoseconds. A client gets
- * a quantum of credit a turn, and its credit pays the cost of its work. So each of n clients gets 1/n
+ * In a class, clients take turns: deficit round robin, by estimated nanoseconds. A client gets a
+ * quantum of credit a turn, and its credit pays the cost of its work. So each of n clients gets 1/n
  * of the time, whatever the size and number of its requests. A client whose work took longer than
  * estimated pays the difference from its next quanta (line_charge()).
  *
- * Among the requests of a client, those of high priority are served first, each priority in
- * order of arrival. A client's requests of high priority also overtake other clients' turns, as long
- * as the client has credit. Both rules are bounded: of LINE_HIGH_IN_ROW + 1 requests of a client one
+ * Among the requests of a client, those of high priority are served first, each priority in order
+ * of arrival. A client's requests of high priority also overtake other clients' turns, as long as
+ * the client has credit. Both rules are bounded: of LINE_HIGH_IN_ROW + 1 requests of a client one
  * is of normal priority, and of as many requests of a class one is of the client that has the turn.
  *
  * The line owns the requests that wait in it. The caller of a function holds the lock of the line,
@@ -36,7 +36,7 @@ enum {
 enum line_id {
     LINE_DEVICES,   /* scans that wait for a device (queue.h) */
     LINE_WORK,      /* steps that wait for a thread of the work pool (work.h) */
-    LINE_ADMISSION, /* large requests that wait for a place or memory (admission.h): one class */
+    LINE_ADMISSION, /* large requests that wait for a place or memory (admission.h) */
     LINE_COUNT
 };
 
@@ -72,7 +72,7 @@ struct line_class {
     atomic_size_t count;    /* number of requests */
     uint64_t cost_ns;       /* sum of their costs */
     size_t high_count;      /* number of requests of high priority */
-    unsigned high_in_row;   /* consecutive high requests that overtook the client with the turn */
+    unsigned high_in_row;   /* consecutive high requests that overtook the turn's client */
     int64_t quantum_ns;     /* credit that a flow gets a turn */
 };
 
@@ -82,8 +82,8 @@ struct line {
     unsigned turn; /* class that is served next if anything waits in it */
     struct line_class classes[LINE_CLASSES];
     uint64_t begun_ns[LINE_CLASSES]; /* estimated time of the work in progress */
-    uint64_t measured_ns;  /* measured time of recent work, for line_wait_ns() */
-    uint64_t estimated_ns; /* estimated time of the same work */
+    uint64_t measured_ns;            /* measured time of recent work, for line_wait_ns() */
+    uint64_t estimated_ns;           /* estimated time of the same work */
 };
 
 void line_init(struct line *line, enum line_id id);
@@ -93,8 +93,8 @@ void line_deinit(struct line *line); /* requires an empty line */
 unsigned line_class_of(const struct line *line, uint64_t cost_ns);
 
 /* Append a request to the requests of its client and priority. by_ticket: insert the request before
- * those with a later ticket, so that work that returns to the line keeps its position. The client, the
- * priority and line.cost_ns of the request must not change while it waits. */
+ * those with a later ticket, so that work that returns to the line keeps its position. The client,
+ * the priority and line.cost_ns of the request must not change while it waits. */
 void line_push(struct line *line, struct request *request, bool by_ticket);
 
 /* Returns the number of requests that wait in these classes. Thread: any, without the lock. */
@@ -109,7 +109,8 @@ static inline size_t line_count(const struct line *line, unsigned classes)
     return count;
 }
 
-/* Returns the next of these classes, in round-robin order, in which work waits; LINE_CLASSES: none. */
+/* Returns the next of these classes, in round-robin order, in which work waits; LINE_CLASSES:
+ * none. */
 unsigned line_turn(const struct line *line, unsigned classes);
 
 /* A walk through the requests of a class in the order in which they would be served now. */
@@ -133,17 +134,18 @@ void line_skip(struct line_cursor *cursor); /* step to the next client's request
 /* Remove the current request from the line to be served, and step to the next one. The client pays
  * the cost of the request, and the turn passes to the next class. */
 struct request *line_take(struct line_cursor *cursor);
-/* Remove the current request, which is not served, and prepend it to the chain; step to the next one. */
+/* Remove the current request, which is not served, and prepend it to the chain; step to the next
+ * one. */
 void line_drop(struct line_cursor *cursor, struct request **chain);
 /* Drop all requests of the line to the chain. */
 void line_drop_all(struct line *line, struct request **chain);
 
-/* Drop cancelled and late requests (request_verdict()) to the chain, in no order. Returns the earliest
- * deadline of the others, 0 if none has one. */
+/* Drop cancelled and late requests (request_verdict()) to the chain, in no order. Returns the
+ * earliest deadline of the others, 0 if none has one. */
 uint64_t line_expire(struct line *line, uint64_t now_ns, struct request **expired);
 
-/* Charge the client of a taken request with the time by which its work exceeded the estimate, if other
- * clients wait now. */
+/* Charge the client of a taken request with the time by which its work exceeded the estimate, if
+ * other clients wait now. */
 void line_charge(struct line *line, const struct request *request, uint64_t more_ns);
 
 /* Record that work of this estimated time took `took_ns` on a thread or a device. */
@@ -155,8 +157,9 @@ void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns);
 uint64_t line_ahead_ns(const struct line *line, const struct client *client, bool high,
                        uint64_t cost_ns);
 
-/* Returns the estimated time until one of `takers` threads or devices would begin work of this client,
- * priority and cost, corrected by the measured time of recent work; 0 if no work is ahead. */
+/* Returns the estimated time until one of `takers` threads or devices would begin work of this
+ * client, priority and cost, corrected by the measured time of recent work; 0 if no work is
+ * ahead. */
 uint64_t line_wait_ns(const struct line *line, const struct client *client, bool high,
                       uint64_t cost_ns, size_t takers);
 

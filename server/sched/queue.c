@@ -1,6 +1,6 @@
-/* A line, its bound, and the batches that workers take from it. Requests that are removed without being
- * computed are collected under the lock and ended after the unlock, so that no thread waits for the
- * lock while a loop is woken. */
+/* A line, its bound, and the batches that workers take from it. Requests that are removed without
+ * being computed are collected under the lock and ended after the unlock, so that no thread waits
+ * for the lock while a loop is woken. */
 #include "server/sched/queue.h"
 
 #include "server/base/clock.h"
@@ -17,7 +17,8 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
-/* Most time of a batch on one thread if its data are the slowest; a single request may exceed it. */
+/* Most time of a batch on one thread if its data are the slowest; a single request may exceed
+ * it. */
 #define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
@@ -289,9 +290,9 @@ static void batch_form(struct line *line, unsigned class, const struct queue_bat
     }
 }
 
-/* Returns the time until which the next request of a class waits for others to share its launch; 0: it
- * does not wait. Requests of the taker's other classes wait at the same time. A request waits for
- * at most half of the time until its deadline. */
+/* Returns the time until which the next request of a class waits for others to share its launch; 0:
+ * it does not wait. Requests of the taker's other classes wait at the same time. A request waits
+ * for at most half of the time until its deadline. */
 static uint64_t peers_until_ns(struct queue *queue, unsigned class,
                                const struct queue_batching *options, unsigned classes)
 {
@@ -315,8 +316,8 @@ static uint64_t peers_until_ns(struct queue *queue, unsigned class,
     return until_ns;
 }
 
-/* Try once to form a batch. Returns false if there is none; then *retry_ns is the time of the next try,
- * 0: after the next push. Thread: a holder of the lock. */
+/* Try once to form a batch. Returns false if there is none; then *retry_ns is the time of the next
+ * try, 0: after the next push. Thread: a holder of the lock. */
 static bool try_batch(struct queue *queue, const struct queue_batching *options,
                       struct batch *batch, struct request **expired, uint64_t *retry_ns)
 {

@@ -4,8 +4,8 @@
  * stream of large tensors delays a small one by at most one large tensor, and a stream of small
  * tensors, in batches of bounded size, delays a large one by at most one batch.
  *
- * queue_admits() checks the bound (--queue-depth) before a body is read. An admitted request is never
- * refused for lack of room: its bytes were charged when they arrived.
+ * queue_admits() checks the bound (--queue-depth) before a body is read. An admitted request is
+ * never refused for lack of room: its bytes were charged when they arrived.
  *
  * Push transfers ownership only when it returns STATUS_OK. A taker or a sweep (line_sweep()) ends a
  * request that is cancelled or past its deadline.
@@ -35,8 +35,8 @@ void queue_destroy(struct queue *queue); /* requires an empty queue; NULL is fin
 
 /* Check, before the body of a request is read, that its client may queue one more request. If the
  * queue is full, a client that has less than its part of the queue (line_within_part()) may still
- * send, so that no client can block the others; then up to twice as many requests wait, or one of each
- * client. Takes no lock unless the queue is full.
+ * send, so that no client can block the others; then up to twice as many requests wait, or one of
+ * each client. Takes no lock unless the queue is full.
  * err   QUEUE_FULL, NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_admits(struct queue *queue, const struct client *client,
                                     struct error *err);
@@ -46,9 +46,9 @@ uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint6
 
 /* Queue a planned request that has elements; sets its owner and times.queued. A slice is inserted
  * before requests that arrived after its tensor (request->line.ticket), so that begun tensors are
- * finished first. Never blocks. A taker that is awake takes the request at once. Sleeping takers are
- * woken by queue_wake(), which the caller owes, or by the QUEUE_WAKE_PUSHESth push since the last
- * wake-up, so that a device begins while the loop still reads requests.
+ * finished first. Never blocks. A taker that is awake takes the request at once. Sleeping takers
+ * are woken by queue_wake(), which the caller owes, or by the QUEUE_WAKE_PUSHESth push since the
+ * last wake-up, so that a device begins while the loop still reads requests.
  *
  * err   DRAINING (closed), NO_DEVICE (none is in use) */
 MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
@@ -59,12 +59,13 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * pushed. */
 void queue_wake(struct queue *queue);
 
-/* Make every taker return QUEUE_TIMEOUT, because the classes that some takers serve have changed. */
+/* Make every taker return QUEUE_TIMEOUT, because the classes that some takers serve have
+ * changed. */
 void queue_shake(struct queue *queue);
 
-/* Insert a chain (linked by next) of taken requests that no device has changed at their old positions
- * in the line. If no device is in use the requests end with DEVICE_ERROR, in a closed queue with
- * DRAINING. NULL is fine. */
+/* Insert a chain (linked by next) of taken requests that no device has changed at their old
+ * positions in the line. If no device is in use the requests end with DEVICE_ERROR, in a closed
+ * queue with DRAINING. NULL is fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Set whether any device is in use. If not, waiting requests end with NO_DEVICE and pushes are
@@ -87,10 +88,10 @@ void queue_stats(struct queue *queue, struct queue_stats *out);
 /* Returns the number of waiting requests of this model (struct request, model). */
 size_t queue_count_model(struct queue *queue, int model);
 
-/* Record that a batch was computed in took_ns. The time is divided among the requests in proportion to
- * their costs. A client whose part exceeds the cost is charged with the difference (line_charge()). A
- * part is at most the time of the slowest data of that size, so that no client pays for a thread
- * that was preempted. */
+/* Record that a batch was computed in took_ns. The time is divided among the requests in proportion
+ * to their costs. A client whose part exceeds the cost is charged with the difference
+ * (line_charge()). A part is at most the time of the slowest data of that size, so that no client
+ * pays for a thread that was preempted. */
 void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns);
 
 /* ---- batches ---- */
@@ -105,7 +106,7 @@ void queue_charge(struct queue *queue, const struct request *first, uint64_t too
 
 struct queue_batching {
     size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most bytes of tensors of one batch; the first request may exceed them */
+    uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
     /* Borrowed: classes of the line that the worker takes; queue_shake() is due after a change.

@@ -7,7 +7,7 @@
  * | BODY      | the body is received (body.h)                 | PARSE; READY for a page; REFUSED   |
  * | REFUSED   | the rest of the body is discarded             | ANSWERING; LINGERING if the rest   |
  * |           |                                               | is long or slow                    |
- * | LINGERING | the refusal is sent, later bytes are discarded| the connection is closed           |
+ * | LINGERING | the refusal is sent, the rest is discarded    | the connection is closed           |
  * | PARSE     | a step of server/job/job.c                    | PREPARE                            |
  * | PREPARE   | a step of server/job/job.c                    | SCAN                               |
  * | SCAN      | a step of server/job/job.c                    | PRINT                              |
@@ -28,14 +28,14 @@
  * The function that hands a request over sets the owner: admission_enter(), work_submit(),
  * queue_push(), cursor_scan(). After that only the new owner accesses the request, except that any
  * thread may set `cancelled` and read state and owner. The request returns to its loop by its
- * completion list. In the next turn of its connection the loop becomes its owner again and continues
- * it (http_daemon_returned()). If the connection closes before that, the exchange is an orphan: the
- * loop frees it when the request returns.
+ * completion list. In the next turn of its connection the loop becomes its owner again and
+ * continues it (http_daemon_returned()). If the connection closes before that, the exchange is an
+ * orphan: the loop frees it when the request returns.
  *
  * The cursor of a large scan is an entry of the queue; therefore it has the form of a request
- * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any state
- * from BODY to SCAN. The slice that the entry describes owns its bytes of the block: the loop writes
- * behind them only. The entry never returns to a loop. */
+ * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any
+ * state from BODY to SCAN. The slice that the entry describes owns its bytes of the block: the loop
+ * writes behind them only. The entry never returns to a loop. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -89,12 +89,13 @@ enum request_owner {
  * or on a device, except `overdue`. */
 struct request_slice {
     /* NULL: the record is a request of a client, not a slice. completion_post_home() calls this
-     * function, instead of posting to the loop, when the slice is computed or request.error is set. */
+     * function, instead of posting to the loop, when the slice is computed or request.error is
+     * set. */
     void (*advance)(struct request *slice);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
     size_t job_count;            /* in jobs */
-    bool last;                   /* last slice of the scan: statistics count it as the request */
+    bool last;                   /* last slice of the scan: the statistics count a request */
     atomic_bool overdue;         /* the device has exceeded its deadline; set by any thread */
 };
 
@@ -113,8 +114,8 @@ enum coding {
     CODING_DEFLATE
 };
 
-/* The body (server/job/body.h) and the memory that is reserved as it arrives (server/job/infer_memory.h).
- * Written by body_begin() and body_feed(), valid from BODY on. */
+/* The body (server/job/body.h) and the memory that is reserved as it arrives
+ * (server/job/infer_memory.h). Written by body_begin() and body_feed(), valid from BODY on. */
 struct request_body {
     size_t head_bytes;         /* bytes in `head` without its NUL */
     uint64_t payload_received; /* bytes after the head, discarded ones included */
@@ -174,31 +175,31 @@ struct request_in_line {
     struct request *next;          /* link of the list that owns the request */
 };
 
-/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is decoded,
- * the block and its offsets when the first byte of the block is reserved. */
+/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is
+ * decoded, the block and its offsets when the first byte of the block is reserved. */
 struct request_memory {
     struct memory_block block;       /* slab range of input and output, if not shm.in_use */
     struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
-    uint64_t part_bytes; /* bytes of a part's sums and carry, or of segments' offsets and scans */
+    uint64_t part_bytes;     /* bytes of a part's sums and carry, or of segments' scans */
     uint64_t gathered_bytes; /* bytes of the block for gathered segments */
-    uint64_t shm_bytes; /* bytes of shared memory in use; charged like bytes of a block */
-    size_t in_offset;    /* offset of the input buffer in block.slab */
-    size_t out_offset;   /* offset of the output buffer in block.slab */
-    size_t out_first;    /* bytes of the output before the first sum that a device writes */
-    size_t marks_offset; /* offset in block.slab of the bits of elements that were NaN */
+    uint64_t shm_bytes;      /* bytes of shared memory in use; charged like bytes of a block */
+    size_t in_offset;        /* offset of the input buffer in block.slab */
+    size_t out_offset;       /* offset of the output buffer in block.slab */
+    size_t out_first;        /* bytes of the output before the first sum that a device writes */
+    size_t marks_offset;     /* offset in block.slab of the bits of elements that were NaN */
     size_t gathered_offset;  /* offset in block.slab of gathered segments */
     uint64_t out_bytes;      /* bytes of the output buffer */
     uint64_t reserved_bytes; /* bytes of the memory budget, released with the request */
     uint64_t client_bytes;   /* bytes counted for --per-client-memory */
 };
 
-/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the cursor by
- * PREPARE and SCAN; the figures of the launch by a device worker. */
+/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the cursor
+ * by PREPARE and SCAN; the figures of the launch by a device worker. */
 struct request_scan {
     bool decoded; /* `call` is valid */
     bool planned; /* `plan` is valid */
     bool marked;  /* some elements were NaN */
-    bool alone;   /* needs a launch of its own: a slice, or a request whose batch was too large */
+    bool alone;   /* needs its own launch: a slice, or a request whose batch was too large */
     int retries;  /* number of times that the request was moved to another device */
     struct cursor *cursor;        /* owned; NULL: not scanned in slices */
     struct part *part;            /* owned; NULL: not prepared, or a whole tensor */
@@ -211,8 +212,8 @@ struct request_scan {
     struct scan_plan plan;
 };
 
-/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the module
- * that refuses the request. Valid from READY on. */
+/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the
+ * module that refuses the request. Valid from READY on. */
 struct request_reply {
     struct text answer_text;         /* owned: answer.head, if that is long */
     enum coding answer_coding;       /* coding of answer.head */
@@ -222,15 +223,16 @@ struct request_reply {
     struct answer answer; /* valid if error.status is OK */
 };
 
-/* The first fields are valid in every state. The comment of each group says when it becomes valid. */
+/* The first fields are valid in every state. The comment of each group says when it becomes
+ * valid. */
 struct request {
     _Atomic enum request_state state; /* written by the owner */
     _Atomic enum request_owner owner; /* written by the owner as it hands the request over */
-    atomic_bool cancelled; /* the client closed the connection: do no more work; set by any thread */
-    struct completion *completion; /* borrowed: completion list of the loop */
-    struct server *server;         /* borrowed */
-    struct metrics_times times;    /* each written by the thread that ends a stage */
-    struct work_parallel work;     /* storage of `parallel` for tensors */
+    atomic_bool cancelled; /* do no more work: the connection is closed; set by any thread */
+    struct completion *completion;   /* borrowed: completion list of the loop */
+    struct server *server;           /* borrowed */
+    struct metrics_times times;      /* each written by the thread that ends a stage */
+    struct work_parallel work;       /* storage of `parallel` for tensors */
     const struct parallel *parallel; /* &work.parallel; NULL: no tensor */
     struct admission_hold admission;
     struct request_slice slice;
@@ -302,8 +304,8 @@ static inline bool request_is_away(const struct request *request)
     return request_owner(request) != OWNER_LOOP;
 }
 
-/* Returns the slab and the offset of the input or the output (SHM_INPUT, SHM_OUTPUT): in shared memory
- * in use, or in the block. */
+/* Returns the slab and the offset of the input or the output (SHM_INPUT, SHM_OUTPUT): in shared
+ * memory in use, or in the block. */
 static inline struct tensor_place request_place(const struct request *request,
                                                 enum shm_use tensor)
 {

@@ -13,11 +13,11 @@
 #include <sys/queue.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* least text of a piece: some ten times the time of waking a thread */
+    GRAIN_BYTES = 64 << 10 /* text of a piece: takes ten times as long as to wake a thread */
 };
 
-/* A job in pieces, on the stack of the thread that created it. That thread waits until no other thread
- * runs a piece of the job. The line's lock guards the record. */
+/* A job in pieces, on the stack of the thread that created it. That thread waits until no other
+ * thread runs a piece of the job. The line's lock guards the record. */
 struct parallel_job {
     parallel_piece piece;
     void *context;
@@ -44,8 +44,8 @@ struct work_pool {
 static _Thread_local struct {
     bool of_pool;
     struct thread_device device;
-    uint64_t nested_ns; /* time for which the current work was interrupted */
-    uint64_t rest_until[LINE_CLASSES]; /* earliest time of the next interruption by each class */
+    uint64_t nested_ns;                /* time for which the current work was interrupted */
+    uint64_t rest_until[LINE_CLASSES]; /* earliest time of an interruption by each class */
 } worker;
 
 bool work_given_up(struct request *request)
@@ -82,8 +82,8 @@ static struct request *next_request(struct work_pool *pool, unsigned class,
     }
 }
 
-/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock; the lock is
- * released while the request runs. */
+/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock; the
+ * lock is released while the request runs. */
 static void run_next(struct work_pool *pool, unsigned class)
 {
     struct request *expired = NULL;
@@ -107,8 +107,8 @@ static void run_next(struct work_pool *pool, unsigned class)
 
 /* ---- between two pieces ---- */
 
-/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread: one of
- * the pool, a holder of the lock; the lock is released while the request runs. */
+/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread: one
+ * of the pool, a holder of the lock; the lock is released while the request runs. */
 static void run_shorter(struct work_pool *pool, unsigned class)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -160,8 +160,8 @@ static void run_piece(struct work_pool *pool, struct parallel_job *job)
     }
 }
 
-/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that thread may get
- * no processor while loops are busy. */
+/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that thread
+ * may get no processor while loops are busy. */
 static bool run_alone(const struct request *request, int count, parallel_piece piece,
                       void *context)
 {
@@ -214,9 +214,9 @@ struct work_parallel work_parallel(struct work_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Run a piece of a job of the class that another thread has begun, else the next request. Returns false
- * if the class has neither. Thread: one of the pool, a holder of the lock; the lock is released while
- * the work runs. */
+/* Run a piece of a job of the class that another thread has begun, else the next request. Returns
+ * false if the class has neither. Thread: one of the pool, a holder of the lock; the lock is
+ * released while the work runs. */
 static bool serve_class(struct work_pool *pool, unsigned class)
 {
     struct parallel_job *job = TAILQ_FIRST(&pool->jobs);

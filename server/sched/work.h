@@ -1,9 +1,9 @@
 /* The threads for work that would block an HTTP thread: parsing and printing of long texts,
  * decompression of bodies, compression of answers, moves of large payloads.
  *
- * line.h defines which request is next. An idle thread serves the classes of the line round robin. In
- * each class it first runs pieces of work that another thread has begun (work_parallel()), so that
- * few long requests are in progress at a time.
+ * line.h defines which request is next. An idle thread serves the classes of the line round robin.
+ * In each class it first runs pieces of work that another thread has begun (work_parallel()), so
+ * that few long requests are in progress at a time.
  *
  * All work is done in pieces of about a millisecond (proto/parallel.h). Between two pieces a
  * thread checks two things:
@@ -28,7 +28,8 @@ struct request;
 struct thread_device;
 struct work_pool; /* opaque */
 
-/* A job does the work and then hands the request over (queue_push, completion_post, work_submit). */
+/* A job does the work and then hands the request over (queue_push, completion_post,
+ * work_submit). */
 typedef void (*work_job)(struct request *request);
 
 MUST_CHECK enum status work_pool_create(size_t threads, struct work_pool **out,
@@ -36,15 +37,16 @@ MUST_CHECK enum status work_pool_create(size_t threads, struct work_pool **out,
 /* Runs the work that still waits, then joins the threads. NULL is fine. */
 void work_pool_destroy(struct work_pool *pool);
 
-/* Run `job` on a thread of the pool, which owns the request after this call; `cost_ns` is the estimated
- * time. If the request is cancelled or late before the job begins, it ends with CLIENT_GONE or
- * DEADLINE_PASSED instead. Thread: any. */
+/* Run `job` on a thread of the pool, which owns the request after this call; `cost_ns` is the
+ * estimated time. If the request is cancelled or late before the job begins, it ends with
+ * CLIENT_GONE or DEADLINE_PASSED instead. Thread: any. */
 void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_ns,
                  work_job job);
 
-/* Runs the pieces of a request's work in the calling thread and in idle threads of the pool. Codecs see
- * the member `parallel`. The work is given up if the client has closed the connection or the deadline
- * has passed. A loop runs all pieces itself, without interruption. Thread: the request's owner. */
+/* Runs the pieces of a request's work in the calling thread and in idle threads of the pool. Codecs
+ * see the member `parallel`. The work is given up if the client has closed the connection or the
+ * deadline has passed. A loop runs all pieces itself, without interruption. Thread: the request's
+ * owner. */
 struct work_parallel {
     struct parallel parallel; /* first member: work.c casts its address to the whole */
     struct work_pool *pool;

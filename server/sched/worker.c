@@ -1,5 +1,5 @@
-/* The thread of a device: it opens the device, takes batches from the queue, runs them on the driver,
- * and hands their requests over; see worker.h. */
+/* The thread of a device: it opens the device, takes batches from the queue, runs them on the
+ * driver, and hands their requests over; see worker.h. */
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
@@ -24,7 +24,8 @@ enum {
     BACK_OFF_DOUBLINGS = 6
 };
 
-/* Most estimated time of a batch with the normal timeout; a longer batch gets more in proportion. */
+/* Most estimated time of a batch with the normal timeout; a longer batch gets more in
+ * proportion. */
 #define TIMEOUT_COST_NS (UINT64_C(1) << 28)
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* any long time: an idle worker has nothing to check */
@@ -67,8 +68,8 @@ void worker_deinit(struct worker *worker)
     MUST(pthread_mutex_destroy(&worker->lock));
 }
 
-/* Set the state; with an error, count and store it. The caller then calls plan->changed(), which takes
- * no worker's lock. Thread: a holder of the lock. */
+/* Set the state; with an error, count and store it. The caller then calls plan->changed(), which
+ * takes no worker's lock. Thread: a holder of the lock. */
 static void set_state(struct worker *worker, enum device_state state, const char *error)
 {
     atomic_store(&worker->state, state);
@@ -117,9 +118,9 @@ static void call_begin(struct worker *worker, enum worker_call call, struct requ
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-/* End a call of the driver. *batch: the requests that the record still owns. Returns false if the call
- * missed its deadline; then *batch is at most a slice, the orphans are freed, and the device is
- * FAILED. */
+/* End a call of the driver. *batch: the requests that the record still owns. Returns false if the
+ * call missed its deadline; then *batch is at most a slice, the orphans are freed, and the device
+ * is FAILED. */
 static bool call_end(struct worker *worker, struct request **batch)
 {
     MUST(pthread_mutex_lock(&worker->lock));
@@ -133,7 +134,7 @@ static bool call_end(struct worker *worker, struct request **batch)
     worker->orphan_count = 0;
     worker->orphan_reserved = 0;
     if (!in_time) {
-        set_state(worker, DEVICE_FAILED, NULL); /* needs no changed(): HUNG was no more usable */
+        set_state(worker, DEVICE_FAILED, NULL); /* no changed(): not usable before, either */
     }
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
@@ -282,8 +283,8 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
     return busy_ns;
 }
 
-/* Record a computed batch, charge its clients, and hand its requests to their loops, or a slice to its
- * cursor. */
+/* Record a computed batch, charge its clients, and hand its requests to their loops, or a slice to
+ * its cursor. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
                          const struct scan_report *report)
 {
@@ -406,8 +407,8 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
 
 /* ---- the worker's thread ---- */
 
-/* Open the device; build and test all its kernels. Returns false if that fails, or if the worker must
- * stop. */
+/* Open the device; build and test all its kernels. Returns false if that fails, or if the worker
+ * must stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;

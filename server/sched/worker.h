@@ -5,13 +5,13 @@
  *         |                           +---------------------------+
  *     back-off <-- close <-- FAILED, or HUNG and the call has returned
  *
- * The record of the worker has the batch that the device runs, and the deadline of the driver's current
- * call (enum worker_call). When the deadline passes, worker_watch() removes the requests from the
- * worker and ends them with an error. The worker keeps their memory (the orphans), because the device
- * may still write there, and frees the memory when the call returns.
+ * The record of the worker has the batch that the device runs, and the deadline of the driver's
+ * current call (enum worker_call). When the deadline passes, worker_watch() removes the requests
+ * from the worker and ends them with an error. The worker keeps their memory (the orphans), because
+ * the device may still write there, and frees the memory when the call returns.
  *
- * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans the tensor
- * in the thread that owns its request. */
+ * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans the
+ * tensor in the thread that owns its request. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -46,8 +46,8 @@ struct worker_plan {
     struct device_pool_parts parts;
     const struct device_driver *driver; /* borrowed */
     struct queue_batching batch;
-    uint64_t timeout_ns;         /* --device-timeout-ms */
-    uint64_t back_off_ns; /* first wait before a failed device is opened again; doubles each time */
+    uint64_t timeout_ns;  /* --device-timeout-ms */
+    uint64_t back_off_ns; /* wait before a failed device is opened again; doubles each time */
     void (*changed)(void *pool); /* called after a change of a worker's state; thread: any */
     void *pool;                  /* argument of changed() */
 };
@@ -55,7 +55,7 @@ struct worker_plan {
 struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* number of the device */
-    bool first;                     /* first worker of its device: logs that the device is ready */
+    bool first;                     /* first worker of the device: logs that it is ready */
     atomic_uint classes;            /* classes of the line to serve; written by the pool */
     struct queue_batching batching; /* batching of the plan, with `classes` */
     struct scan_device_info info;
@@ -63,8 +63,8 @@ struct worker {
     bool started;
     _Atomic int state; /* enum device_state; written under lock */
 
-    pthread_mutex_t lock;      /* guards the fields up to `stats`; order: before the locks of the
-                                * pool and the queue */
+    pthread_mutex_t lock;      /* guards the fields up to `stats`; order: before the locks of
+                                * the pool and the queue */
     pthread_cond_t changed;    /* `stopping` was set; monotonic clock */
     atomic_bool stopping;      /* written under lock */
     uint64_t call_deadline_ns; /* deadline of the driver's current call; 0: no call */
@@ -74,7 +74,7 @@ struct worker {
     size_t batch_count;
     struct worker_orphan *orphans; /* owned array: memory of a batch that was removed */
     size_t orphan_count;
-    uint64_t orphan_reserved; /* bytes of the memory budget that the orphans hold */
+    uint64_t orphan_reserved;  /* bytes of the memory budget that the orphans hold */
     struct device_stats stats; /* only counters, `lookback` and `last_error` are kept here */
 
     /* Used by the worker's thread only. */
@@ -88,20 +88,21 @@ struct worker {
 MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
                                    size_t number, const struct scan_device_info *info,
                                    struct error *err);
-void worker_deinit(struct worker *worker); /* requires a thread that was joined or not started */
+void worker_deinit(struct worker *worker); /* the thread is joined or was not started */
 
 MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
 
-/* Tell the worker to end. With a closed queue it ends when the queue is empty. The caller joins it. */
+/* Tell the worker to end. With a closed queue it ends when the queue is empty. The caller joins
+ * it. */
 void worker_stop(struct worker *worker);
 
-/* Scan a small tensor in the calling thread; see device_pool_scan_here(). Requires a worker of Tally's
- * own driver. */
+/* Scan a small tensor in the calling thread; see device_pool_scan_here(). Requires a worker of
+ * Tally's own driver. */
 bool worker_scan_here(struct worker *worker, struct thread_device *device,
                       struct request *request);
 
-/* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the device HUNG
- * and end the requests of its batch. Thread: main. */
+/* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the device
+ * HUNG and end the requests of its batch. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns);
 
 void worker_stats(struct worker *worker, struct device_stats *out);
