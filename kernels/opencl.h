@@ -41,7 +41,7 @@ const char *opencl_error_name(cl_int code);
 /* Returns STATUS_OK for CL_SUCCESS; else sets err ("clFinish: CL_OUT_OF_RESOURCES (-5)"). */
 MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error *err);
 
-/* The status of a call that returns its code. */
+/* Call a function that returns its code; the value is its status. */
 #define CL_CALL(err, function, ...) \
     opencl_check(CL_FAULTY(function(__VA_ARGS__)), #function, err)
 

@@ -63,7 +63,7 @@ MUST_CHECK enum status program_build(const struct opencl *device,
 
 /* ---- the programs of a device ---- */
 
-/* All zero: none is built yet. */
+/* All zero: no program is built. */
 struct programs {
     struct built_program {
         cl_program program;                  /* owned */

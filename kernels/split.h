@@ -85,8 +85,8 @@ struct scan_slice {
     bool holes;         /* cells of other slices are between its cells in the output */
 };
 
-/* Returns the slice that begins with step `first`, and its plan *part. The slice has at least
- * one step, and at most `most`, as many as form a box. */
+/* Returns the slice that begins with step `first`, and its plan *part. The slice has from 1 to `most`
+ * steps, fewer if they do not form a box. */
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
                                     uint64_t most, struct scan_plan *part);
 

@@ -234,7 +234,7 @@ static void trim_heap(struct run *run, size_t connections, uint64_t now_ns)
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
-    /* SIGSTOP, a container that was paused, a debugger */
+    /* The process was stopped, for example by SIGSTOP, a paused container, a debugger. */
     uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(line_sweep(queue_line(run->server->queue), now_ns),

@@ -76,7 +76,7 @@ static bool wait_ready(const struct http_post *post, short events, uint64_t unti
         uint64_t left_ms = (end_ns - now_ns) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = post->fd, .events = events};
         if (poll(&ready, 1, left_ms < DEADLINE_SEEN_MS ? (int)left_ms : DEADLINE_SEEN_MS) > 0) {
-            return true; /* or it failed, as the next call will say */
+            return true; /* or the socket has failed; the next call reports the error */
         }
     }
 }

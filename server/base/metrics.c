@@ -173,7 +173,7 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch)
     cell_add(&metrics->batch_sizes.buckets[bucket], 1);
     cell_add(&metrics->batch_sizes.sum, batch->requests);
     metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
-    uint64_t counted = 0; /* bits of the models that are counted */
+    uint64_t counted = 0; /* a bit for each model that is counted */
     for (size_t i = 0; i < batch->requests; i++) {
         struct metrics_model_cells *model = cells_of(metrics, batch->models[i]);
         uint64_t bit = model == NULL ? 0 : UINT64_C(1) << (batch->models[i] % 64);

@@ -148,13 +148,13 @@ struct metrics_request {
 
 /* Count a request that has ended, which METRICS_GAUGE_ACTIVE_REQUESTS no longer counts: its
  * outcome and bytes, and for a tensor its stages and the figures of its model. Stages that the
- * request never reached are left out. */
+ * request has not completed are not counted. */
 void metrics_request(struct metrics *metrics, const struct metrics_request *request);
 
 /* A batch that ran. */
 struct metrics_batch {
     size_t requests;
-    const int *models; /* of each request, -1: none */
+    const int *models; /* model of each request, -1: none */
     struct metrics_launch launch;
 };
 void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch);
@@ -193,7 +193,7 @@ enum metrics_failure {
     METRICS_FAILURE_COUNT
 };
 
-/* Launches in which a model had one number of requests. */
+/* Sums over the launches in which a model had the same number of requests. */
 struct metrics_batch_cells {
     metrics_cell count;
     metrics_cell upload_ns;

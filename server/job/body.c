@@ -57,7 +57,7 @@ static size_t head_end(const struct request *request)
     return request->body.head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
 }
 
-/* Make room for a head of `want` bytes and its NUL. */
+/* Ensure room for a head of `want` bytes and its NUL. */
 static enum status reserve_head(struct request *request, size_t want, struct error *err)
 {
     return infer_text_reserve(request, &request->body.head, head_end(request), want,
@@ -244,7 +244,7 @@ static void touch_job(struct request *request)
 
 bool body_has_pages(struct request *request, size_t count)
 {
-    struct error ignored = ERROR_INIT; /* body_feed() fails again, and reports the error */
+    struct error ignored = ERROR_INIT; /* body_feed() will fail, too, and report the error */
     const int64_t declared = request->body.declared;
     if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
         return true;
@@ -375,7 +375,7 @@ enum status body_unpack(struct request *request, uint64_t most, struct error *er
     if (body->inflate == NULL) {
         return STATUS_OK;
     }
-    while (status == STATUS_OK && packed->at < packed->count) { /* a millisecond at a time */
+    while (status == STATUS_OK && packed->at < packed->count) { /* steps of a millisecond */
         size_t count = smaller_of(packed->count - packed->at, UNPACK_STEP_BYTES);
         if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);

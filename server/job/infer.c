@@ -60,7 +60,7 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     call->output_bytes = larger_of(call->output_bytes, request->scan.plan.out_elements * bytes);
     request->memory.out_first = 0;
     if (request->scan.plan.out_elements ==
-        0) { /* strides of no elements may be beyond 64 bits */
+        0) { /* without elements, the strides may exceed 64 bits */
         request->scan.plan.in_place = false;
         return STATUS_OK;
     }

@@ -140,7 +140,7 @@ enum status infer_measure(struct request *request, struct error *err)
                : STATUS_OK;
 }
 
-/* ---- what is charged ---- */
+/* ---- charges ---- */
 
 /* Count memory of the request, `bytes` in all, for its client (--per-client-memory), before it is
  * charged. Bytes that are counted already are not counted again. */
@@ -240,7 +240,7 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
     if (head->block.slab == NULL) {
         return STATUS_OK;
     }
-    while (at > first) { /* from the end, where the touched pages end */
+    while (at > first) { /* backwards, because block.touched counts from the start */
         const size_t step = smaller_of(at - first, FORGET_STEP);
         const size_t back = memory_untouch(&head->block, at - step, at);
         infer_discharge(request, back);

@@ -220,8 +220,8 @@ static enum job_next step_print(struct request *request)
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
     }
-    /* In the work pool, a printing step that costs more than the request was submitted with waits
-     * again, with the longer work. */
+    /* A work thread submits the request again if printing costs more than the estimate in the line,
+     * so that the request waits with the longer work. */
     if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->line.cost_ns) {
         return JOB_LATER;
     }
@@ -233,7 +233,7 @@ static enum job_next step_print(struct request *request)
 
 static const struct job_step {
     enum job_next (*run)(struct request *request);
-    uint64_t (*cost_ns)(const struct request *request); /* of the step, for the work pool */
+    uint64_t (*cost_ns)(const struct request *request); /* estimated time, for the work pool */
     enum request_state next;
 } steps[] = {
     [REQUEST_PARSE] = {step_parse, parse_ns, REQUEST_PREPARE},

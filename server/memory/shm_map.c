@@ -36,7 +36,7 @@ struct shm_map {
 static struct entry table[SHM_MAPS_MAX];
 static struct sigaction previous;
 static const struct sigaction by_default = {.sa_handler = SIG_DFL};
-static atomic_bool passed_on; /* the previous handler has been installed again once */
+static atomic_bool passed_on; /* the previous handler was tried: use the default next */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writes to the table */
 static uint64_t mapped_bytes; /* bytes of all maps in the table; guarded by the lock */
 

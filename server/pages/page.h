@@ -37,10 +37,11 @@ struct page {
     unsigned http_status;     /* 200 by default */
     bool try_again;           /* the answer may change soon: it has Retry-After */
     const char *content_type; /* static; application/json by default */
-    struct json_writer json;  /* the body, if the page function has written to it; or ... */
-    char *text;               /* ... the body, which the caller frees with free(); or ... */
-    const char *fixed;        /* ... the body, static; none of them: the body is empty */
-    size_t bytes;             /* bytes of `text` or `fixed` */
+    /* The body is in one of these; in none of them: it is empty. */
+    struct json_writer json;
+    char *text;                      /* owned by the caller (free()) */
+    const char *fixed;               /* static */
+    size_t bytes;                    /* bytes of `text` or `fixed` */
     const struct page_field *fields; /* static: additional header fields */
     size_t field_count;
 };

@@ -1,5 +1,5 @@
-/* The completion list of a loop: workers and codec threads post requests, and the loop that owns
- * their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
+/* The completion list of a loop: device workers and work threads post requests, and the loop that
+ * owns their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
  * the eventfd only if the list was empty, so a batch of n answers wakes the loop once.
  *
  * Thread: the loop that owns the list, if the function's comment names no other. */

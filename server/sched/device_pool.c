@@ -93,7 +93,8 @@ static void on_changed(void *argument)
 
 /* ---- which devices ---- */
 
-/* The next word of a comma-separated text, without spaces around it; false at the end. */
+/* Get the next word of a comma-separated text, without spaces around it. Returns false at the
+ * end. */
 static bool next_word(const char **text, char *word, size_t room)
 {
     const char *start = *text + strspn(*text, ", ");

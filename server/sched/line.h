@@ -32,7 +32,7 @@ enum {
     LINE_HIGH_IN_ROW = 4 /* most requests of high priority that overtake the same request */
 };
 
-/* All lines; a client has a flow in each class of each. */
+/* All lines; a client has a flow in each class of each line. */
 enum line_id {
     LINE_DEVICES,   /* scans that wait for a device (queue.h) */
     LINE_WORK,      /* steps that wait for a thread of the work pool (work.h) */

@@ -166,8 +166,8 @@ struct request_arrival {
     struct carry_crc carry_crc;         /* referenced by codec_request */
 };
 
-/* The place in a line. Written by the module that owns the request while the request waits there;
- * `ticket` is written on arrival. */
+/* The position in a line. Written by the module that owns the waiting request; `ticket` is written
+ * on arrival. */
 struct request_in_line {
     uint64_t ticket;  /* arrival time: the order among requests of its client (line.h) */
     uint64_t cost_ns; /* estimated time of the work that the request waits for (line.h) */
@@ -292,7 +292,7 @@ static inline enum request_owner request_owner(const struct request *request)
     return atomic_load_explicit(&request->owner, memory_order_relaxed);
 }
 
-/* Thread: the owner, for the last time. */
+/* Hand the request over. Thread: the owner, which must not access the request after this. */
 static inline void request_set_owner(struct request *request, enum request_owner owner)
 {
     atomic_store_explicit(&request->owner, owner, memory_order_relaxed);

@@ -13,7 +13,7 @@
 #include <sys/queue.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* text of a piece: takes ten times as long as to wake a thread */
+    GRAIN_BYTES = 64 << 10 /* text of a piece: its work takes ten times as long as a wake-up */
 };
 
 /* A job in pieces, on the stack of the thread that created it. That thread waits until no other

@@ -453,7 +453,7 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
-/* Returns when the queue is closed (true) or the device is out of use (false). */
+/* Run batches until the queue is closed (returns true) or the device fails (returns false). */
 static bool serve_queue(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
