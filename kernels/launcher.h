@@ -52,7 +52,7 @@ MUST_CHECK enum status launcher_build(struct launcher *launcher, enum scan_varia
 MUST_CHECK enum status launcher_run(struct launcher *launcher, const struct scan_set *set,
                                     uint32_t *launches, struct error *err);
 
-/* Free the table, so that the next launch creates a new one: needed when the device stops
+/* Free the table, so that the next launch creates a new one. Needed when the device stops
  * working in host memory. The queue must be empty. */
 void launcher_drop_table(struct launcher *launcher);
 

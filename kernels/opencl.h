@@ -1,9 +1,9 @@
-/* One OpenCL device: found, described, opened with a context and an in-order queue of its own,
- * and what every call has in common: its error, its arguments, its launch.
+/* One OpenCL device: its description, its context and its in-order queue; and functions for
+ * calls: errors, buffers, arguments and launches of kernels.
  *
- * A failed call becomes OUT_OF_MEMORY where the host or the device has no room for an object,
- * DEVICE_ERROR otherwise, with the names of the call and of its code. Thread: listing from any
- * thread; an open device belongs to one thread at a time. */
+ * A failed call becomes OUT_OF_MEMORY if the host or the device has no room for an object, else
+ * DEVICE_ERROR, with the names of the call and of its code. Thread: listing from any thread; an
+ * open device belongs to one thread at a time. */
 #ifndef TALLY_KERNELS_OPENCL_H
 #define TALLY_KERNELS_OPENCL_H
 
@@ -17,35 +17,36 @@ struct opencl {
     cl_context context;     /* owned */
     cl_command_queue queue; /* owned; in order */
     struct scan_device_info info;
-    uint64_t alloc_limit; /* bytes of one buffer */
+    uint64_t alloc_limit; /* most bytes of one buffer */
     enum scan_lookback lookback;
     bool gpu_kernels; /* use the kernels for GPUs */
-    bool wide_index;  /* never the kernels with 32-bit offsets */
+    bool wide_index;  /* never use the kernels with 32-bit offsets */
 #if defined(TALLY_TESTING)
     struct scan_aids aids;
 #endif
 };
 
-/* Context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (an aid that
- * the device has no kernels for), DEVICE_ERROR, OUT_OF_MEMORY */
+/* Create context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (a test
+ * aid for which the device has no kernels), DEVICE_ERROR, OUT_OF_MEMORY */
 MUST_CHECK enum status opencl_open(size_t number, enum scan_lookback lookback,
                                    struct opencl *device, struct error *err);
 void opencl_close(struct opencl *device);
 
 /* ---- calls ---- */
 
-/* "CL_OUT_OF_RESOURCES"; "unknown OpenCL error" for codes not in the standard. */
+/* Returns "CL_OUT_OF_RESOURCES" and the like; "unknown OpenCL error" for codes not in the
+ * standard. */
 const char *opencl_error_name(cl_int code);
 
-/* STATUS_OK for CL_SUCCESS; else fills err ("clFinish: CL_OUT_OF_RESOURCES (-5)"). */
+/* Returns STATUS_OK for CL_SUCCESS; else sets err ("clFinish: CL_OUT_OF_RESOURCES (-5)"). */
 MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error *err);
 
-/* The status of a call that returns its code. */
+/* Call a function that returns its code; the value is its status. */
 #define CL_CALL(err, function, ...) \
     opencl_check(CL_FAULTY(function(__VA_ARGS__)), #function, err)
 
-/* status = that of a call that returns an object, NULL if it fails, and takes the place of its
- * code as the last argument. */
+/* Call a function that returns an object and whose last argument is the address of its code.
+ * Sets `object`, NULL after a failure, and `status`. */
 #define CL_MAKE(status, err, object, function, ...)               \
     do {                                                          \
         cl_int make_code = IN_TESTS(cl_fault_next(), CL_SUCCESS); \
@@ -56,22 +57,22 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
         (status) = opencl_check(make_code, #function, err);       \
     } while (0)
 
-/* Wait for everything in the queue. */
+/* Wait until the queue is empty. */
 MUST_CHECK enum status opencl_finish(const struct opencl *device, struct error *err);
 
-/* Set some bytes of a buffer to one word, in the order of the queue. */
+/* Enqueue a fill of some bytes of a buffer with one word. */
 MUST_CHECK enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word,
                                    uint64_t from, uint64_t bytes, struct error *err);
 
-/* A test aid: fill memory whose first content must not matter with garbage. */
+/* Test aid: fill new memory with garbage, so that tests find reads of it. */
 MUST_CHECK enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,
                                      struct error *err);
 
-/* Release a buffer, if there is one; a driver keeps it until commands in the queue are done with
- * it. */
+/* Release a buffer, if there is one; the driver keeps it until the commands in the queue that
+ * use it are done. */
 void opencl_release(cl_mem *mem);
 
-/* Device memory that grows as it is needed, and loses what is in it. All zero: none yet. */
+/* Device memory that grows on demand; its content is then lost. All zero: none yet. */
 struct opencl_buffer {
     cl_mem mem; /* owned: opencl_release() */
     uint64_t bytes;
@@ -91,13 +92,13 @@ struct opencl_arg {
 
 struct opencl_launch {
     cl_kernel kernel;
-    const struct opencl_arg *args; /* all the kernel has, in order */
+    const struct opencl_arg *args; /* all arguments of the kernel, in order */
     size_t arg_count;
-    uint64_t items; /* work-items wanted: rounded up to whole work-groups, > 0 */
+    uint64_t items; /* number of work-items, rounded up to whole work-groups, > 0 */
     size_t local;   /* work-items of a work-group */
 };
 
-/* Set the arguments and enqueue; counts itself in *launches. Does not wait. */
+/* Set the arguments, enqueue the launch and increment *launches. Does not wait. */
 MUST_CHECK enum status opencl_enqueue(const struct opencl *device,
                                       const struct opencl_launch *launch, uint32_t *launches,
                                       struct error *err);

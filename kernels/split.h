@@ -1,15 +1,16 @@
-/* Cutting a scan, and what lies between its cells. Pure; thread: any; nothing can fail.
+/* Cutting a scan into boxes and slices, and the gaps between its cells. Pure; thread: any; no
+ * function fails.
  *
- * Boxes: what is too large for one buffer is copied together, box by box, and back: some lines
- * that are neighbours, or some blocks of one line, whose sums are handed on. Boxes of a line
- * come in the order the axis is traversed.
+ * Boxes: a scan that is too large for one buffer is copied to a packed buffer, box by box, and
+ * back. A box is some neighbouring lines, or some blocks of one line; then the carry of a box
+ * is the input of the next. Boxes of a line are in the order in which the axis is traversed.
  *
- * Slices: a large tensor holds a device only so long at a time, and can be scanned while it
- * arrives. A slice is some steps of the outermost dimension but for the axis, or of some of them
- * together where one makes large steps, and has nothing to do with the others; or it is some
- * blocks of the axis, of all lines or of one such step, and hands the sums of its lines on to the
- * next (struct scan_job, carry), in the order in which the axis is traversed. What arrives is cut
- * in its outermost dimension:
+ * Slices: a large tensor is scanned in slices, so that it occupies a device for a short time
+ * and can be scanned while it arrives. A slice is some steps of the outermost dimensions,
+ * except the axis, and is independent of other slices. Or it is some blocks of the axis, of all
+ * lines or of one such step; then the carry of its lines (struct scan_job) is the input of the
+ * next slice, in the order in which the axis is traversed. An arriving tensor is cut in its
+ * outermost dimension:
  *
  *      tensor  [ step 0 | step 1 | step 2 | ............ | last step ]
  *      slices  [     steps 0 and 1        | 2 ... 7 | ...            ]
@@ -21,7 +22,7 @@
 #include "kernels/plan.h"
 #include "proto/parallel.h"
 
-/* Where a line is cut, a multiple of so many elements is on the side of its beginning: vectors stay
+/* A line is cut at a multiple of so many elements from its beginning, so that vectors stay
  * whole. */
 enum {
     SCAN_CUT = 256
@@ -30,75 +31,75 @@ enum {
 /* ---- boxes ---- */
 
 struct scan_box {
-    struct scan_plan plan; /* of the box, packed: its cells are neighbours */
-    uint64_t line;         /* of the scan: its first */
-    uint64_t position;     /* elements of its lines done by earlier boxes */
+    struct scan_plan plan; /* packed plan of the box */
+    uint64_t line;         /* number of its first line in the scan */
+    uint64_t position;     /* elements of its lines in earlier boxes */
 };
 
-/* From a box, or all zeros, to the next one, of at most so many elements, SCAN_CUT or more;
- * false after the last. plan->elements > 0 */
+/* Replace a box by the next one; all zeros: by the first. A box has at most `most` elements,
+ * which is at least SCAN_CUT. Returns false after the last. Requires plan->elements > 0. */
 MUST_CHECK bool scan_box_next(const struct scan_plan *plan, uint64_t most,
                               struct scan_box *box);
 
-/* Copy a box's elements from the scan's cells to packed ones, or, `output`, back. A run of lines
- * goes line by line or across them, whichever is denser in memory. */
+/* Copy the elements of a box from the cells of the scan to packed ones, or, if `output`, back.
+ * Lines are copied one after the other or across, whichever is denser in memory. */
 void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, void *cells,
                    void *packed, bool output);
 
-/* Copy elements of so many bytes; steps: elements from each to the next. */
+/* Copy elements of so many bytes; to_step and from_step: distances between them, in
+ * elements. */
 void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
                         uint64_t count, size_t bytes);
 
 /* ---- slices ---- */
 
 struct scan_slicing {
-    const struct scan_plan *plan; /* borrowed: of the whole scan */
-    int last;                     /* of the outermost dimensions, which are cut; -1: only the
-                                     axis is */
-    uint64_t blocks;              /* of the axis, each a step; 1: it is not cut */
-    uint64_t steps;               /* all, of the dimensions and blocks */
-    uint64_t elements;            /* of a step; the last of a line may have fewer */
-    uint64_t lines;               /* whose sums are handed on */
+    const struct scan_plan *plan; /* borrowed: plan of the whole scan */
+    int last;          /* index of the last dimension that is cut; -1: only the axis is cut */
+    uint64_t blocks;   /* number of blocks of the axis, each a step; 1: the axis is not cut */
+    uint64_t steps;    /* number of steps of the dimensions and blocks together */
+    uint64_t elements; /* elements of a step; the last step of a line may have fewer */
+    uint64_t lines;    /* number of lines with a carry between slices */
 };
 
-/* How the scan can be cut, if it can: the output has no gaps, and there are two steps or more.
- * arriving   the input comes in the order of memory and is scanned meanwhile: then it has no
- *            holes, the output takes its place, slices are runs of memory, and an axis that is
- *            cut is not traversed from its end
- * *slicing is untouched if it cannot. */
+/* Cut a scan into two or more steps. Returns false, and leaves *slicing untouched, if the scan
+ * cannot be cut, for instance because the output has gaps.
+ * arriving   the input is scanned while it arrives in the order of memory: the scan must be in place
+ *            without holes, slices are ranges of memory, and the axis is cut only if it is traversed
+ *            from its beginning */
 MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                                   struct scan_slicing *slicing);
 
-/* How to cut a scan whose lines come with sums or leave with some: the lines of each slice are
- * neighbours. There may be one step only; every slice carries. plan->elements > 0, !plan->gaps */
+/* Cut a scan whose lines have a carry in or out: the lines of each slice are neighbours. There
+ * may be one step only; every slice carries. Requires plan->elements > 0 and !plan->gaps. */
 void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *slicing);
 
 struct scan_slice {
     uint64_t steps;
-    uint64_t line;     /* of the scan: its first */
-    uint64_t in_first; /* elements into the tensors to where its cells begin */
-    uint64_t out_first;
-    uint64_t position; /* elements of each line in earlier slices */
-    bool carries;      /* carries on, or is carried on */
-    bool more;         /* and is */
-    bool holes;        /* other slices' cells are between its own in the output */
+    uint64_t line;      /* number of its first line in the scan */
+    uint64_t in_first;  /* offset of its first cell in the input, in elements */
+    uint64_t out_first; /* offset of its first cell in the output, in elements */
+    uint64_t position;  /* elements of each line in earlier slices */
+    bool carries;       /* its lines have a carry in or out */
+    bool more;          /* its lines continue in a later slice */
+    bool holes;         /* cells of other slices are between its cells in the output */
 };
 
-/* The slice from step `first` on with at most so many steps, but at least one, and its plan: as
- * many as are a box. */
+/* Returns the slice that begins with step `first`, and its plan *part. The slice has from 1 to `most`
+ * steps, fewer if they do not form a box. */
 struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t first,
                                     uint64_t most, struct scan_plan *part);
 
 /* ---- gaps ---- */
 
-/* The step between elements of the dimension whose elements are nearest in a layout that nests
- * and has gaps between them; 0: it has none there, or does not nest. */
+/* Returns the least stride of a nested layout if it leaves gaps between elements; 0: there are
+ * no such gaps, or the layout does not nest. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
-/* Zero the gaps of the output at `cells`, before the scan, in steps; `outer`: but those of
- * scan_gaps_step(), which a kernel zeroes with its results. Cells of elements are kept where the
- * layout nests, as an output in place needs, and may be zeroed too where it does not.
- * returns false if it was given up on the way; never without a `parallel` */
+/* Zero the gaps of the output at `cells`, before the scan, in steps. outer: except the gaps of
+ * scan_gaps_step(), which a kernel zeroes. A nested layout keeps the cells of elements, as an
+ * output in place needs; in another layout they may be zeroed. returns false if the work was
+ * given up; never without `parallel` */
 bool scan_gaps_zero(const struct scan_plan *plan, bool outer, const struct parallel *parallel,
                     void *cells);
 

@@ -1,6 +1,6 @@
-/* The table of variants: every variant of kernels that a scan can run by, what it is compiled
- * from, and, for the vector kernels of CPUs, which layouts it can run, which it is preferred
- * for, and how it divides a piece into work items. A new kernel is its .cl file and a row. */
+/* The table of kernel variants. A row has the sources of a variant and, for the vector kernels
+ * of CPUs, the layouts that the variant can run, the layouts for which it is preferred, and the
+ * division of a piece into work items. A new kernel needs a .cl file and a row. */
 #ifndef TALLY_KERNELS_VARIANTS_H
 #define TALLY_KERNELS_VARIANTS_H
 
@@ -15,25 +15,24 @@
 /* A scan, or a box cut out of one, with all its cells in the buffers of its set. */
 struct scan_piece {
     const struct scan_plan *plan; /* borrowed: geometry of the piece, flags of the scan */
-    uint64_t in_first; /* elements from the start of `in` to the cell of all indices 0 */
-    uint64_t out_first;
-    uint64_t carry_line; /* place of its first line's sum in the carry */
-    bool carry_in;       /* its lines begin with the sums there */
-    bool carry_out;      /* the sums after its lines go there; of integers its length is a
-                            multiple of SCAN_CUT */
-    bool totals;         /* of floats: only these are wanted, no output is written */
-    int variant;         /* an enum scan_variant_id: launcher_run() chooses it */
-    void *gaps; /* the output's cells on the host, whose gaps are to be zeroed; NULL: they are,
-                   or there are none. Only where CPU kernels work in host memory */
+    uint64_t in_first;   /* offset of the cell with all indices 0 in `in`, in elements */
+    uint64_t out_first;  /* offset of that cell in `out`, in elements */
+    uint64_t carry_line; /* index of the first line's sum in the carry */
+    bool carry_in;       /* the lines begin with the sums in the carry */
+    bool carry_out;      /* write the sums after the lines to the carry; the lines of integers
+                          * have a multiple of SCAN_CUT elements */
+    bool totals;         /* of floats: write only the carry, no output */
+    int variant;         /* an enum scan_variant_id, chosen by launcher_run() */
+    void *gaps; /* cells of the output on the host, whose gaps must be zeroed; NULL: there are
+                 * no gaps, or they are zeroed. Only if CPU kernels work in host memory */
 };
 
-/* Pieces that run in one go. `in` and `out` may be one buffer (kernels must not assume
- * otherwise). carry: a sum of scan_carry_bytes() for each line. */
+/* Pieces that run together. `in` and `out` may be one buffer. */
 struct scan_set {
     cl_mem in;
     cl_mem out;
-    cl_mem carry;              /* NULL if no piece carries */
-    struct scan_piece *pieces; /* all of plans that batch with each other */
+    cl_mem carry;              /* scan_carry_bytes() for each line; NULL if no piece carries */
+    struct scan_piece *pieces; /* their plans batch with each other */
     size_t count;
 };
 
@@ -42,7 +41,7 @@ enum {
     SCAN_VARIANT_SOURCES = 10
 };
 
-/* The rows. Where several vector kernels prefer a piece, the last of them runs it. */
+/* The rows. If several vector kernels prefer a piece, the last of them runs it. */
 enum scan_variant_id {
     /* of floats */
     SCAN_VARIANT_EXACT_LINES, /* any layout, any device */
@@ -61,44 +60,45 @@ enum scan_variant_id {
     SCAN_VARIANT_COUNT
 };
 
-/* What the division of a piece depends on besides itself. */
+/* Parameters of the division of a piece. */
 struct scan_division {
     const struct scan_set *set;
     uint64_t threads;
-    uint64_t bytes;           /* of all elements of the launch */
-    uint64_t partition_bytes; /* of a test; 0: as it pays */
-    uint64_t stream_bytes;    /* of a test; 0: as it pays */
-    uint64_t items_most;      /* of a piece in the generic kernel */
+    uint64_t bytes;           /* bytes of all elements of the launch */
+    uint64_t partition_bytes; /* test aid; 0: the variant decides */
+    uint64_t stream_bytes;    /* test aid; 0: the variant decides */
+    uint64_t items_most;      /* most work items of a piece in the generic kernel */
 };
 
-/* Divide a piece into work items: those members of its row that say how (table.cl), which are
- * zero before, but for one partition a line. Returns how many, > 0. */
+/* Divide a piece into work items: set the members of its table row that describe the division
+ * (table.cl). Before the call they are zero, except one partition a line. Returns the number of
+ * items, > 0. */
 typedef uint64_t scan_divide(const struct scan_piece *piece,
                              const struct scan_division *division, struct scan_entry *entry);
 
 struct scan_variant {
-    const char *sources[SCAN_VARIANT_SOURCES]; /* behind the one of the element types (exact,
-                                                  types); up to the first NULL */
+    const char *sources[SCAN_VARIANT_SOURCES]; /* sources after that of the element types
+                                                * (exact, types); up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
-    const char *option; /* beside those of the type; NULL: none */
-    /* Of the kernels that CPUs choose from, NULL for others. A variant has one such kernel, which
-     * takes the arguments of the generic one, then where the totals of partitions are, and a
-     * second one, which finds these totals in a launch before it (partition.cl). */
+    const char *option; /* option in addition to those of the type; NULL: none */
+    /* For variants that CPUs choose from; NULL for others. Such a variant has one kernel with
+     * the arguments of the generic kernel and the totals of partitions, and a second kernel,
+     * which computes these totals in a launch before (partition.cl). */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
-    scan_divide *divide; /* of all */
+    scan_divide *divide; /* set for all variants */
     bool floats;         /* sums of floats; else of integers */
 };
 
 extern const struct scan_variant scan_variants[SCAN_VARIANT_COUNT];
 
-/* Could the variant, one that CPUs choose from, run the piece? */
+/* Returns true if the variant, one that CPUs choose from, can run the piece. */
 bool scan_variant_can(enum scan_variant_id variant, const struct scan_piece *piece);
 
-/* The variant that a CPU runs the piece by. */
+/* Returns the variant for the piece on a CPU. */
 enum scan_variant_id scan_variant_choose(const struct scan_piece *piece);
 
-/* Zero the gaps that are left to the launch and that the variant's kernel does not zero. */
+/* Zero the gaps of piece->gaps that the variant's kernel does not zero. */
 void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piece *piece);
 
 #endif

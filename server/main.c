@@ -1,4 +1,5 @@
-/* tallyd: read the settings, then serve or do what else they say. */
+/* tallyd: parses the settings, then runs the service or the action that they name (--help,
+ * ...). */
 #include "kernels/device.h"
 #include "proto/byte_size.h"
 #include "proto/macros.h"
@@ -18,19 +19,20 @@
 
 enum {
     MMAP_FROM_BYTES = 4 << 20,
-    LEAST_STACK_BYTES = 2 << 20, /* as glibc has it without a limit */
+    LEAST_STACK_BYTES = 2 << 20, /* the default of glibc without a limit */
     MOST_STACK_BYTES = 8 << 20
 };
 
-/* Long JSON texts go straight back to the system instead of growing the heap for good. */
+/* Make malloc() use mmap() for long texts: free() then returns their memory to the system. */
 static void tune_malloc(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, MMAP_FROM_BYTES);     /* NOLINT(concurrency-mt-unsafe) */
     (void)mallopt(M_TRIM_THRESHOLD, 2 * MMAP_FROM_BYTES); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-/* The limit of the stack (ulimit -s) is the size of every thread's, too. With little of it, a
- * large request would end the process; with much, there is no room for threads. */
+/* Bound the stack size of threads, which by default is the limit of the process (ulimit -s). A
+ * small stack would overflow in a large request; with large stacks threads cannot be
+ * created. */
 static void size_thread_stacks(void)
 {
     pthread_attr_t attributes;
@@ -43,8 +45,8 @@ static void size_thread_stacks(void)
     MUST(pthread_attr_destroy(&attributes));
 }
 
-/* Somebody may have started us with a standard descriptor closed. The next thing that is opened
- * would get its number, and what is meant for the log would go there. */
+/* Open /dev/null for each standard descriptor that is closed. Otherwise the next open file or
+ * socket would get its number, and the log would be written there. */
 static bool open_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -59,10 +61,10 @@ static bool open_standard_descriptors(void)
     return true;
 }
 
-/* Have CPU devices use so many threads, unless the environment says how many. Tally's own driver
- * and PoCL read variables; by itself PoCL looks at the machine, not at what of it is for this
- * process. Its name for the number was the first up to 3.1, is the second since 4.0, and may be
- * the third since 7.0. Before anything else asks a driver for anything. */
+/* Limit the threads of CPU devices, unless the environment has a limit for PoCL. Tally's own
+ * driver and PoCL read environment variables; by default PoCL uses all cores of the machine,
+ * also those that this process may not use. PoCL reads the first of `names` up to 3.1, the
+ * second since 4.0, and perhaps the third since 7.0. This must precede all calls of drivers. */
 static void limit_threads(uint64_t cpus)
 {
     static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
@@ -105,16 +107,16 @@ static int list_devices(FILE *out)
     return EXIT_CODE_OK;
 }
 
-/* No core dump, and no other process of this user, sees the key or a token that just came. */
-static void keep_secrets(const struct config *config)
+/* Keep the key and tokens out of core dumps and away from other processes of this user. */
+static void protect_secrets(const struct config *config)
 {
     if (config->tls_key[0] != '\0' || config->token_file[0] != '\0') {
         (void)prctl(PR_SET_DUMPABLE, 0);
     }
 }
 
-/* Whether all that was printed has gone where it should: who keeps it must not keep a part. */
-static int check_printed(int code)
+/* Returns `code`, or EXIT_CODE_FAILED if a part of the output could not be written. */
+static int check_stdout(int code)
 {
     if (fflush(stdout) == 0 && ferror(stdout) == 0) {
         return code;
@@ -145,7 +147,7 @@ static int run_action(struct config *config, struct error *err)
         break;
     }
     limit_threads(config->cpus);
-    keep_secrets(config);
+    protect_secrets(config);
     return service_run(config, err);
 }
 
@@ -161,7 +163,7 @@ int main(int argc, char **argv)
     size_thread_stacks();
     if (config_parse(argc, (const char *const *)argv, (const char *const *)environ, &config,
                      &err) == STATUS_OK) {
-        code = check_printed(run_action(&config, &err));
+        code = check_stdout(run_action(&config, &err));
     } else {
         (void)fprintf(stderr, "tallyd: %s\n", err.detail);
     }

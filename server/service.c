@@ -1,5 +1,5 @@
-/* Builds the parts in the order data flows, waits for signals with the phase of the service, and
- * takes the parts down in the reverse order. */
+/* Creates the modules, runs the main thread's ticks until a signal and a drain, and destroys
+ * the modules; see service.h. */
 #include "server/service.h"
 
 #include "proto/byte_size.h"
@@ -27,16 +27,17 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- building and taking down ---- */
+/* ---- creating and destroying the modules ---- */
 
 enum {
     SHARED_SLAB_BYTES = 32 << 20,
-    SMALL_BLOCK_BYTES = 1 << 20, /* blocks up to this length share a slab */
+    SMALL_BLOCK_BYTES = 1 << 20, /* largest block in a shared slab, headroom included */
     KEEP_SLABS_MS = 30000,
     SHM_REGIONS = 256
 };
 
-/* Only if it is switched on: elsewhere a missing registry says that it is off. */
+/* Create the registry of shared memory if it is switched on; a NULL registry means that it is
+ * off. */
 static enum status open_shm(const struct config *config, struct server *server,
                             struct error *err)
 {
@@ -63,8 +64,8 @@ static enum status open_tracer(const struct config *config, struct server *serve
                                             : tracer_open(&options, &server->tracer, err);
 }
 
-/* With so little memory the service serves hardly anybody: a group's limit was almost reached,
- * or the flag lacks a unit. */
+/* Warn of a budget that is too small for most requests: the limit of a control group is almost
+ * reached, or the option lacks a unit. */
 static void warn_of_little_memory(const struct config *config, struct log *log)
 {
     if (config->memory_budget < SHARED_SLAB_BYTES) {
@@ -117,22 +118,22 @@ static enum status build_server(struct config *config, struct server *server,
     return device_pool_start(server->devices, err);
 }
 
-/* What cannot be stopped (a hung device) or was cut short is left to the end of the process. */
-static void take_down(struct server *server, struct http *http, int code)
+/* Stop the threads and destroy the modules. If threads cannot be stopped (a hung device), or
+ * the code is EXIT_CODE_FAILED, exit the process instead: threads may still use the modules. */
+static void destroy_server(struct server *server, struct http *http, int code)
 {
     if (server->queue != NULL) {
         queue_close(server->queue);
     }
     if (code != EXIT_CODE_FAILED) {
-        http_halt(http); /* clients may be there: some ways to end do not drain */
+        http_halt(http); /* there may be connections: not every exit drains them */
     }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
     if (!stopped) {
-        (void)log_finish(server->log); /* threads that go on may still write to it */
+        (void)log_finish(server->log); /* running threads may still write to the log */
         _exit(code);
     }
     work_pool_destroy(server->work);
-    server->work = NULL; /* requests that end from now on discard their texts themselves */
     admission_close(server->admission);
     http_stop(http);
     queue_destroy(server->queue);
@@ -155,32 +156,32 @@ static int exit_code_of(enum status status)
 /* ---- serving ---- */
 
 #define TICK_NS       (100 * NS_PER_MS)
-#define SHORT_TICK_NS (5 * NS_PER_MS) /* while it starts or stops: somebody waits for that */
+#define SHORT_TICK_NS (5 * NS_PER_MS) /* while the service starts or stops */
 #define TRIM_EVERY_NS NS_PER_S
 #define HEAP_NS       (30 * NS_PER_S)
-#define TRAFFIC_NS    (30 * NS_PER_S) /* balancers look after their servers more often */
-#define STOPPED_NS    NS_PER_S        /* no tick for longer: nothing of the process ran */
-#define QUIET_NS      NS_PER_S /* idle connections are closed in less (http/deadlines.c) */
+#define TRAFFIC_NS    (30 * NS_PER_S) /* longer than the interval of balancers' health checks */
+#define STOPPED_NS    NS_PER_S /* a longer interval between ticks: the process was stopped */
+#define QUIET_NS      NS_PER_S /* idle connections are closed faster (http/deadlines.c) */
 
 enum {
-    GO_ON = -1,
-    MANY_CONNECTIONS = 256 /* whose buffers are worth the time to give them back */
+    CONTINUE = -1,         /* no exit code */
+    MANY_CONNECTIONS = 256 /* connections whose buffers are worth the time of a malloc_trim() */
 };
 
-/* The main thread's own. */
+/* State of the main thread. */
 struct run {
     struct server *server;
     struct http *http;
-    bool was_ready;       /* some device was once */
-    uint64_t tick_ns;     /* the last one, 0: none yet */
-    uint64_t trim_ns;     /* next memory_trim() */
-    uint64_t close_ns;    /* DRAINING becomes CLOSING */
-    uint64_t give_up_ns;  /* the drain has failed */
-    uint64_t deadline_ns; /* earliest of all that wait, 0: none */
-    uint64_t traffic_ns;  /* when a connection was last seen, 0: never */
-    uint64_t accepted;    /* connections, so far */
-    uint64_t heap_ns;     /* next give_heap_back() */
-    size_t most;          /* connections at once since the last one */
+    bool was_ready;       /* a device has been ready */
+    uint64_t tick_ns;     /* time of the last tick, 0: none yet */
+    uint64_t trim_ns;     /* time of the next memory_trim() */
+    uint64_t close_ns;    /* time when DRAINING becomes CLOSING */
+    uint64_t give_up_ns;  /* time when the drain fails */
+    uint64_t deadline_ns; /* earliest deadline of waiting requests, 0: none */
+    uint64_t traffic_ns;  /* time when a connection was last open, 0: never */
+    uint64_t accepted;    /* number of connections accepted so far */
+    uint64_t heap_ns;     /* time of the next check in trim_heap() */
+    size_t most;          /* most open connections since the last check */
 };
 
 static void stop_signals(sigset_t *set)
@@ -197,7 +198,7 @@ void service_block_signals(void)
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
-    (void)signal(SIGXFSZ, SIG_IGN); /* the write fails, and that is enough */
+    (void)signal(SIGXFSZ, SIG_IGN); /* the write to the log fails instead */
 }
 
 static void enter_phase(struct run *run, enum server_phase phase)
@@ -214,9 +215,10 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
     return wait;
 }
 
-/* What a burst of connections had for its buffers, which glibc keeps for as many to come: all of it
- * is gone through, so not often, and not for a few. */
-static void give_heap_back(struct run *run, size_t connections, uint64_t now_ns)
+/* Return the freed buffers of a burst of connections, which glibc keeps, to the system.
+ * malloc_trim() walks through the whole heap, so it is called rarely, and only after many
+ * connections have closed. */
+static void trim_heap(struct run *run, size_t connections, uint64_t now_ns)
 {
     run->most = larger_of(run->most, connections);
     if (now_ns >= run->heap_ns) {
@@ -228,11 +230,11 @@ static void give_heap_back(struct run *run, size_t connections, uint64_t now_ns)
     }
 }
 
-/* Duties of every tick, in every phase. */
+/* The work of every tick, in every phase. */
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
-    /* SIGSTOP, a container that was paused, a debugger */
+    /* The process was stopped, for example by SIGSTOP, a paused container, a debugger. */
     uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(line_sweep(queue_line(run->server->queue), now_ns),
@@ -246,7 +248,7 @@ static void do_every_tick(struct run *run, uint64_t now_ns)
     }
     http_tick(run->http, now_ns);
     const size_t connections = http_connections(run->http);
-    give_heap_back(run, connections, now_ns);
+    trim_heap(run, connections, now_ns);
     const uint64_t accepted =
         metrics_read(&run->server->metrics->counters[METRICS_COUNTER_CONNECTIONS]);
     if (accepted != run->accepted || connections > 0) {
@@ -255,7 +257,8 @@ static void do_every_tick(struct run *run, uint64_t now_ns)
     }
 }
 
-/* STARTING and READY follow the devices. Returns an exit code or GO_ON. */
+/* Update the phase, STARTING or READY, from the health of the devices. Returns an exit code or
+ * CONTINUE. */
 static int follow_devices(struct run *run)
 {
     enum device_pool_health health = device_pool_health(run->server->devices);
@@ -271,10 +274,10 @@ static int follow_devices(struct run *run)
         log_message(log, LOG_ERROR, "none of the OpenCL devices can be used; giving up");
         return EXIT_CODE_NO_DEVICE;
     }
-    return GO_ON;
+    return CONTINUE;
 }
 
-/* May a balancer be sending clients here? */
+/* Returns true if a load balancer may be sending clients to this server. */
 static bool is_balanced(const struct run *run, uint64_t now_ns)
 {
     return run->was_ready && run->traffic_ns != 0 &&
@@ -306,12 +309,12 @@ static void begin_closing(struct run *run, uint64_t now_ns)
                 http_connections(run->http), (unsigned long long)timeout_s);
 }
 
-/* DRAINING and CLOSING. Returns an exit code or GO_ON. */
+/* Advance the phase, DRAINING or CLOSING. Returns an exit code or CONTINUE. */
 static int follow_drain(struct run *run, uint64_t now_ns)
 {
     if (server_phase(run->server) == SERVER_DRAINING) {
         if (now_ns < run->close_ns) {
-            return GO_ON;
+            return CONTINUE;
         }
         begin_closing(run, now_ns);
     }
@@ -324,7 +327,7 @@ static int follow_drain(struct run *run, uint64_t now_ns)
                     "%zu connections did not finish in time (--drain-timeout-s)", connections);
         return EXIT_CODE_FAILED;
     }
-    return GO_ON;
+    return CONTINUE;
 }
 
 /* Serve until a signal and drain. Returns the exit code. */
@@ -333,8 +336,8 @@ static int serve_until_signal(struct server *server, struct http *http)
     struct run run = {.server = server, .http = http};
     sigset_t signals;
     stop_signals(&signals);
-    int code = GO_ON;
-    while (code == GO_ON) {
+    int code = CONTINUE;
+    while (code == CONTINUE) {
         struct timespec wait = clock_timespec(wait_ns(&run, clock_now_ns()));
         int caught = sigtimedwait(&signals, NULL, &wait);
         uint64_t now_ns = clock_now_ns();
@@ -345,7 +348,7 @@ static int serve_until_signal(struct server *server, struct http *http)
         } else if (caught > 0) {
             begin_drain(&run, caught, now_ns);
         }
-        if (code == GO_ON) {
+        if (code == CONTINUE) {
             code = server_phase(server) < SERVER_DRAINING ? follow_devices(&run)
                                                           : follow_drain(&run, now_ns);
         }
@@ -364,6 +367,6 @@ int service_run(struct config *config, struct error *err)
     if (status != STATUS_OK) {
         (void)fprintf(stderr, "tallyd: %s\n", err->detail);
     }
-    take_down(&server, http, code);
+    destroy_server(&server, http, code);
     return code;
 }

@@ -3,14 +3,15 @@
  *   STARTING --a device is ready-> READY --SIGTERM, SIGINT--> DRAINING --delay--> CLOSING
  *            --all answered--> STOPPING
  *
- * DRAINING: /readyz is 503 and every answer says `Connection: close`, at once, but whoever
- * comes is served, for --drain-delay-ms: a balancer needs that long to look elsewhere. Nobody
- * waits for a balancer after SIGINT (a person at a keyboard), nor where no connection has been
- * open for half a minute (a balancer's health checks would have been). CLOSING: no new
- * connection begins. Those that have begun, in the backlog too, are accepted and answered, for
- * up to --drain-timeout-s, then exit 0. What is idle is closed after some hundred milliseconds
- * (http/deadlines.c). A second signal, or the timeout, ends the run at once with exit 1.
- * SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are ignored. */
+ * DRAINING: for --drain-delay-ms, /readyz is 503 and every answer has `Connection: close`, but
+ * new connections are served, because a load balancer needs that time to remove the server.
+ * There is no delay after SIGINT (a person at a keyboard), nor if no connection has been open
+ * for half a minute (a balancer's health checks would have opened one). CLOSING: no new
+ * connection is accepted, except from the backlog. Open connections are answered, for up to
+ * --drain-timeout-s; then the exit code is 0. Idle connections are closed after a few hundred
+ * milliseconds (http/deadlines.c). A second signal, or the timeout, ends the run at once with
+ * exit code 1. SIGHUP, SIGPIPE and SIGXFSZ (a log file that has reached its limit) are
+ * ignored. */
 #ifndef TALLY_SERVER_SERVICE_H
 #define TALLY_SERVER_SERVICE_H
 
@@ -26,12 +27,12 @@ enum {
     EXIT_CODE_NO_DEVICE = 3 /* no OpenCL device can be used */
 };
 
-/* Block the signals for every thread started from now on. */
+/* Block the signals in the calling thread and in all threads that it starts later. */
 void service_block_signals(void);
 
-/* Build the parts, serve until a signal, take them down. What keeps it from starting goes to
- * standard error too.
- * returns the exit code. Thread: main, before any other starts. */
+/* Create the modules, serve until a signal, destroy the modules. If the service cannot start,
+ * the reason is in *err and is also printed to standard error. returns the exit code. Thread:
+ * main, before any other starts. */
 int service_run(struct config *config, struct error *err);
 
 #endif

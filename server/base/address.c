@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An address of IPv6 with these bytes. */
+/* Returns the IPv6 address, or the IPv4 address that is mapped to it. */
 static struct address unmapped(const struct in6_addr *v6)
 {
     struct address address = {.family = AF_INET6};

@@ -1,5 +1,4 @@
-/* Where a connection comes from, without its port: what logs, limits and tokens know of it.
- * Pure. Thread: any. */
+/* The address of a client without its port, for logs, limits and tokens. Pure. Thread: any. */
 #ifndef TALLY_SERVER_ADDRESS_H
 #define TALLY_SERVER_ADDRESS_H
 
@@ -9,24 +8,25 @@
 #include <sys/socket.h>
 
 struct address {
-    int family; /* AF_INET, AF_INET6, AF_UNIX: a Unix socket, or another that says nothing */
-    uint8_t bytes[16]; /* as they are sent; of IPv4 the first four; 0 behind them */
+    int family;        /* AF_INET, AF_INET6, AF_UNIX, or another whose bytes are all 0 */
+    uint8_t bytes[16]; /* in network byte order; IPv4 uses the first four, the others are 0 */
 };
 
-/* An address of IPv4 that is written as one of IPv6, as sockets for both have it
- * (::ffff:192.0.2.1), becomes what it is. */
+/* Returns the address of a peer. An IPv4 address that a socket for both families reports as
+ * IPv6 (::ffff:192.0.2.1) becomes an IPv4 address. */
 struct address address_of(const struct sockaddr_storage *peer);
 
-/* Read "192.0.2.1" or "2001:db8::1". */
+/* Parse "192.0.2.1" or "2001:db8::1". Returns false if the text is no address. */
 bool address_parse(const char *text, struct address *out);
 
-/* The address as text, "unix" for a Unix socket. */
+/* Print the address, "unix" for a Unix socket. */
 void address_text(const struct address *address, char *text, size_t room);
 
-/* Whether it is on this machine. */
+/* Returns true for loopback addresses and Unix sockets. */
 bool address_is_local(const struct address *address);
 
-/* A number for who has it, among those of its family: of IPv6 its /64 network. */
+/* Returns a number that identifies the owner of the address in its family: the address, of IPv6
+ * its /64 network. */
 uint64_t address_owner(const struct address *address);
 
 #endif

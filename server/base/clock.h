@@ -1,4 +1,4 @@
-/* Time as the service counts it: monotonic nanoseconds. Thread: any. */
+/* Times of the service: nanoseconds of the monotonic clock. Thread: any. */
 #ifndef TALLY_SERVER_CLOCK_H
 #define TALLY_SERVER_CLOCK_H
 
@@ -21,7 +21,7 @@ static inline uint64_t clock_now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* b - a, 0 where b comes first or a did not happen: stages that were skipped took no time. */
+/* Returns b - a; 0 if b is earlier, or if a is 0: a stage that was skipped took no time. */
 static inline uint64_t clock_span_ns(uint64_t a, uint64_t b)
 {
     return a == 0 || b <= a ? 0 : b - a;

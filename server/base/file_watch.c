@@ -1,6 +1,6 @@
-/* Stamps of files, and reads without blocking; see file_watch.h. A pipe that nobody has opened for
- * writing yet says that it is at its end, like one that was written to and closed, so the end of a
- * pipe counts only behind a byte, or where poll() saw a writer go. */
+/* Stamps of files, and reads without blocking; see file_watch.h. read() reports the end of a
+ * pipe both before a writer has opened it and after the writer has closed it. So the end of a
+ * pipe counts only after a byte, or after poll() has reported POLLHUP. */
 #include "server/base/file_watch.h"
 
 #include "proto/byte_size.h"
@@ -17,7 +17,7 @@
 
 enum {
     WAIT_S = 30,
-    SIGNAL_MS = 50 /* how often, whether one came */
+    SIGNAL_MS = 50 /* interval of checks for pending signals */
 };
 
 #define LOOK_NS  (250 * NS_PER_MS)
@@ -48,7 +48,7 @@ static enum status read_to_end(int fd, bool is_pipe, size_t most, struct file_te
                                struct error *err)
 {
     const uint64_t until_ns = clock_now_ns() + WAIT_S * NS_PER_S;
-    bool closed = false; /* who wrote to the pipe has gone */
+    bool closed = false; /* the writer of the pipe has closed it */
     for (;;) {
         ssize_t got = read(fd, text->bytes + text->count, most + 1 - text->count);
         if (got > 0) {
@@ -135,7 +135,7 @@ void file_watch_blame(const struct file_watch *watch, size_t file, struct error 
 
 /* ---- changes ---- */
 
-static struct stat look_at(const char *path)
+static struct stat read_stamp(const char *path)
 {
     struct stat info;
     return path[0] != '\0' && stat(path, &info) == 0 ? info : (struct stat){.st_size = 0};
@@ -146,8 +146,8 @@ static bool is_same_time(const struct timespec *a, const struct timespec *b)
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* The time of the last change of the inode (ctime) is the one that no program can set: a file that
- * was written in place may have its old size, and its old time of modification. */
+/* Returns true if two stamps are equal. The ctime is compared because no program can set it: a
+ * file that is written in place may keep its size and its modification time. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
@@ -163,7 +163,7 @@ static bool is_pipe(const struct stat *info)
 void file_watch_take(struct file_watch *watch)
 {
     for (size_t i = 0; i < watch->count; i++) {
-        watch->taken[i] = watch->seen[i] = look_at(watch->paths[i]);
+        watch->taken[i] = watch->seen[i] = read_stamp(watch->paths[i]);
     }
     watch->retry_ns = 0;
 }
@@ -176,19 +176,19 @@ void file_watch_failed(struct file_watch *watch, uint64_t now_ns)
 bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
-    bool settled = true;
-    bool pipes = false; /* read at the start */
+    bool stable = true;
+    bool pipes = false; /* a pipe that was read at the start */
     if (now_ns < watch->look_ns) {
         return false;
     }
     for (size_t i = 0; i < watch->count; i++) {
-        struct stat now = look_at(watch->paths[i]);
-        settled = settled && is_same(&now, &watch->seen[i]);
+        struct stat now = read_stamp(watch->paths[i]);
+        stable = stable && is_same(&now, &watch->seen[i]);
         changed = changed || !is_same(&now, &watch->taken[i]);
         pipes = pipes || (watch->retry_ns == 0 && is_pipe(&watch->taken[i]) && is_pipe(&now));
         watch->seen[i] = now;
     }
-    watch->look_ns = clock_now_ns() + LOOK_NS; /* a tick may come late */
+    watch->look_ns = clock_now_ns() + LOOK_NS; /* not now_ns: a tick may be late */
     const bool again = watch->retry_ns != 0 && now_ns >= watch->retry_ns;
-    return !pipes && ((changed && settled) || again);
+    return !pipes && ((changed && stable) || again);
 }

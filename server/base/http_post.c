@@ -1,12 +1,13 @@
-/* A request in one piece, an answer line by line, and a connection for each: there is one a second,
- * or some, and to connect costs less than to know where an answer ends.
+/* Sends a request in one piece and reads the head of its answer line by line. Each request has
+ * its own connection: about one request a second is sent, and with a connection for each the
+ * end of an answer need not be found.
  *
  *   http_post_send() -> connection -> head and text -> status line, to the end of the head
  *
- * Neither the fields of an answer nor its body say anything that is needed.
+ * The fields and the body of an answer are ignored.
  *
- * What can go wrong: a name is not known, nobody listens, the deadline passes (in each step), the
- * other side hangs up or talks nonsense, or it says no. */
+ * Possible failures: the name is not known; no process listens; the deadline passes, in any
+ * step; the server closes the connection or sends no HTTP/1.1; the status is not 2xx. */
 #include "server/base/http_post.h"
 
 #include "proto/text.h"
@@ -26,20 +27,21 @@
 #include <unistd.h>
 
 enum {
-    HEAD_MAX = 8192, /* with those of interim answers (1xx) */
+    HEAD_MAX = 8192, /* most bytes of heads, those of interim answers (1xx) included */
     PORT_MAX = 65535,
-    DEADLINE_SEEN_MS = 100 /* that it was moved */
+    DEADLINE_SEEN_MS = 100 /* interval of checks for a changed deadline */
 };
 
 struct http_post {
-    char *host;      /* owned, as the next three */
-    char *authority; /* host and port, as the URL has them */
-    char *port;
-    char *path;
-    const _Atomic uint64_t *deadline_ns; /* of the call, as all below */
+    char *host;      /* owned */
+    char *authority; /* owned: host and port, as in the URL */
+    char *port;      /* owned */
+    char *path;      /* owned */
+    /* State of the current call: */
+    const _Atomic uint64_t *deadline_ns; /* borrowed */
     int fd;                              /* -1: not connected */
-    size_t received;                     /* bytes of the answer, in `head` */
-    size_t parsed;                       /* of them */
+    size_t received;                     /* bytes of the answer in `head` */
+    size_t parsed;                       /* bytes of `head` that are parsed */
     char head[HEAD_MAX];
     char failure[128];
 };
@@ -62,7 +64,7 @@ static void post_disconnect(struct http_post *post)
     }
 }
 
-/* Whether the socket became ready before the deadline, and before `until_ns`. */
+/* Returns true if the socket becomes ready before the deadline and before `until_ns`. */
 static bool wait_ready(const struct http_post *post, short events, uint64_t until_ns)
 {
     for (;;) {
@@ -74,7 +76,7 @@ static bool wait_ready(const struct http_post *post, short events, uint64_t unti
         uint64_t left_ms = (end_ns - now_ns) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = post->fd, .events = events};
         if (poll(&ready, 1, left_ms < DEADLINE_SEEN_MS ? (int)left_ms : DEADLINE_SEEN_MS) > 0) {
-            return true; /* or it failed, as the next call will say */
+            return true; /* or the socket has failed; the next call reports the error */
         }
     }
 }
@@ -107,7 +109,8 @@ static bool connect_to(struct http_post *post, const struct addrinfo *to, uint64
     return true;
 }
 
-/* To the first of its addresses that answers, each in an equal part of the time. */
+/* Connect to the first address that accepts. The remaining time is divided equally among the
+ * addresses. */
 static bool connect_to_any(struct http_post *post)
 {
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
@@ -172,7 +175,7 @@ static bool send_request(struct http_post *post, const char *text, size_t bytes)
 
 /* ---- the answer ---- */
 
-/* The next line of the head, without its end; NULL: there is none. */
+/* Returns the next line of the head, without its end; NULL: post->failure is set. */
 static const char *next_line(struct http_post *post)
 {
     for (;;) {
@@ -207,7 +210,7 @@ static const char *next_line(struct http_post *post)
 }
 
 /* "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4); the second space is often
- * missing. 0: it is none. */
+ * missing. Returns 0 if the line is no status line. */
 static unsigned parse_status(const char *line)
 {
     if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') ||
@@ -219,7 +222,8 @@ static unsigned parse_status(const char *line)
     return status >= 100 && status < 600 && status != 101 ? status : 0;
 }
 
-/* To the end of its head, so that the collector is not cut off while it writes that. */
+/* Read the whole head, so that the connection is not closed while the server still writes it.
+ * Returns true if the status is 2xx. */
 static bool read_answer(struct http_post *post)
 {
     unsigned status = 0;
@@ -271,7 +275,7 @@ enum status http_post_create(const char *url, const char *path, struct http_post
         GROUPS
     };
     static const char form[] = "^http://((\\[([0-9a-f:.]+)\\]|([a-z0-9._-]+))(:([0-9]{1,5}))?)"
-                               "(/[!\"$-~]*)?$"; /* of visible characters, without # */
+                               "(/[!\"$-~]*)?$"; /* visible characters except # */
     regex_t regex;
     regmatch_t match[GROUPS];
     if (regcomp(&regex, form, REG_EXTENDED | REG_ICASE) != 0) {

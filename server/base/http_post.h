@@ -1,10 +1,9 @@
-/* POSTs JSON to one http:// URL, each text over a connection of its own. It has what the tracer
- * needs of HTTP/1.1, and no TLS, no proxy, no redirect.
+/* POSTs JSON to one http:// URL, with a new connection for each text. The module implements the
+ * part of HTTP/1.1 that the tracer needs: no TLS, no proxy, no redirect.
  *
- * Nothing that the other side does is waited for beyond the deadline of the call, but name
- * resolution, which has bounds of its own (resolv.conf). Nor does it take more memory or work than
- * an answer of honest size: its head has 8 KiB at most, and its body is not read.
- * Thread: one at a time. */
+ * Every step ends at the deadline of the call, except name resolution, which has timeouts of
+ * its own (resolv.conf). Memory and work do not depend on the server: the head of an answer has
+ * 8 KiB at most, and its body is not read. Thread: one at a time. */
 #ifndef TALLY_SERVER_HTTP_POST_H
 #define TALLY_SERVER_HTTP_POST_H
 
@@ -15,14 +14,15 @@
 
 struct http_post; /* opaque */
 
-/* path   of a URL that has none
- * The status is INVALID_FIELD for what is no http:// URL, or OUT_OF_MEMORY. */
+/* path   path that is used if the URL has none
+ * returns INVALID_FIELD if `url` is no http:// URL, OUT_OF_MEMORY */
 MUST_CHECK enum status http_post_create(const char *url, const char *path,
                                         struct http_post **out);
 void http_post_destroy(struct http_post *post); /* NULL is fine */
 
-/* NULL: it was answered with 2xx; else why not, valid until the next call. The deadline, by the
- * monotonic clock, may be moved by another thread: that is seen within a tenth of a second. */
+/* Send a text. Returns NULL if the answer is 2xx, else the reason, valid until the next call.
+ * The deadline is a time of the monotonic clock; another thread may change it, with effect
+ * after at most a tenth of a second. */
 MUST_CHECK const char *http_post_send(struct http_post *post, const char *text, size_t bytes,
                                       const _Atomic uint64_t *deadline_ns);
 

@@ -1,10 +1,10 @@
-/* A table of clients, found by a hash; see log_shares.h. */
+/* A hash table of clients; see log_shares.h. */
 #include "server/base/log_shares.h"
 
 #include <string.h>
 
 enum {
-    PROBES = 8 /* rows that are tried for a client */
+    PROBES = 8 /* most rows that are tried for a client */
 };
 
 void log_shares_init(struct log_shares *shares, uint64_t limit)

@@ -1,4 +1,4 @@
-/* Reads /proc, and asks the system. */
+/* Reads /proc and calls the system; see machine.h. */
 #include "server/base/machine.h"
 
 #include "kernels/machine.h"
@@ -15,13 +15,14 @@
 
 void machine_step_back(enum machine_steps steps)
 {
-    /* Linux does this to the calling thread, not to the process. */
+    /* Linux changes the calling thread, not the process. */
     int failed = nice((int)steps);
     (void)failed;
 }
 
-/* Since Linux 6.2 the size of /proc/self/fd is the number of open descriptors. Before that the size
- * is 0, and only a listing tells the number, which costs a microsecond for each descriptor. */
+/* Returns the number of open descriptors. Since Linux 6.2 it is the size of /proc/self/fd.
+ * Before that the size is 0, and the directory must be listed, which costs a microsecond for
+ * each descriptor. */
 static uint64_t count_open_files(void)
 {
     struct stat folder;
@@ -33,14 +34,14 @@ static uint64_t count_open_files(void)
         return 0;
     }
     uint64_t count = 0;
-    while (readdir(directory) != NULL) { /* NOLINT(concurrency-mt-unsafe): our own stream */
+    while (readdir(directory) != NULL) { /* NOLINT(concurrency-mt-unsafe): local stream */
         count++;
     }
     (void)closedir(directory);
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
 }
 
-/* When the process began, by the clock that runs since the machine did. */
+/* Start of the process, by the boot-time clock. */
 static uint64_t began_ns;
 
 __attribute__((constructor)) static void note_begin(void)
@@ -48,9 +49,9 @@ __attribute__((constructor)) static void note_begin(void)
     began_ns = clock_ns(CLOCK_BOOTTIME);
 }
 
-/* Nanoseconds since the epoch. The first result is kept: two clocks are read one after the other,
- * and one of them may be set, but a reader of the metric takes a process with another start for
- * another process. */
+/* Returns the start of the process in nanoseconds since the epoch. The first result is kept: it
+ * is computed from two clocks, of which one may be set, but a monitoring system takes a process
+ * with another start time for another process. */
 static uint64_t start_time_ns(void)
 {
     static _Atomic uint64_t known;
@@ -60,7 +61,7 @@ static uint64_t start_time_ns(void)
     return known;
 }
 
-/* A line of a file in /proc that counts in KiB; 0: there is none. */
+/* Returns the bytes of a line in KiB of a file in /proc; 0: there is none. */
 static uint64_t read_kib(const char *path, const char *key)
 {
     uint64_t kib = 0;
@@ -86,7 +87,7 @@ void machine_usage(struct machine_usage *out)
     (void)machine_read_number("/proc/self/status", "Threads:", &out->threads);
 }
 
-/* The last sample that the pages were given. */
+/* The last sample of machine_usage_sampled(). */
 static struct {
     pthread_mutex_t lock;
     bool taken;

@@ -1,5 +1,4 @@
-/* The recording half of the metrics: relaxed additions. server/pages/metrics_page.c prints the
- * counts. */
+/* Records the metrics, by relaxed additions. server/pages/metrics_page.c prints them. */
 #include "server/base/metrics.h"
 
 #include "proto/models.h"
@@ -56,7 +55,7 @@ static size_t bucket_of(const double *bounds, size_t count, double value)
     return i;
 }
 
-/* Count a stage that began and ended. */
+/* Count a stage, unless it has not begun or not ended. */
 static void observe_stage(struct metrics *metrics, enum metrics_stage stage, uint64_t begin_ns,
                           uint64_t end_ns)
 {
@@ -84,8 +83,8 @@ static enum metrics_failure failure_reason(enum status status)
                                                      : METRICS_FAILURE_OTHER;
 }
 
-/* Triton counts the decoding of a text before the scan, and its encoding after the scan, as parts
- * of the computation's input and output. */
+/* Triton counts the decoding of a text before the scan, and its encoding after the scan, as
+ * parts of the computation's input and output. */
 static void record_model(struct metrics_model_cells *model,
                          const struct metrics_request *request)
 {
@@ -108,7 +107,7 @@ static void record_model(struct metrics_model_cells *model,
                           memory_order_relaxed);
 }
 
-/* The cells of a model, NULL for -1. */
+/* Returns the cells of a model, NULL for -1. */
 static struct metrics_model_cells *cells_of(struct metrics *metrics, int model)
 {
     bool known = model >= 0 && (size_t)model < metrics->model_count;
@@ -153,7 +152,7 @@ static void raise_to(metrics_cell *cell, uint64_t value)
     }
 }
 
-/* A launch in which the model had `count` requests. */
+/* Count a launch in which the model had `count` requests. */
 static void record_launch(struct metrics_model_cells *model, size_t count,
                           const struct metrics_launch *launch)
 {
@@ -174,7 +173,7 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch)
     cell_add(&metrics->batch_sizes.buckets[bucket], 1);
     cell_add(&metrics->batch_sizes.sum, batch->requests);
     metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
-    uint64_t counted = 0; /* models of this batch seen so far */
+    uint64_t counted = 0; /* a bit for each model that is counted */
     for (size_t i = 0; i < batch->requests; i++) {
         struct metrics_model_cells *model = cells_of(metrics, batch->models[i]);
         uint64_t bit = model == NULL ? 0 : UINT64_C(1) << (batch->models[i] % 64);
@@ -207,7 +206,7 @@ static struct kserve_batch_stats read_batch(const struct metrics_batch_cells *ba
         .compute_output = {.count = count, .ns = metrics_read(&batch->download_ns)}};
 }
 
-/* The sizes that were seen. */
+/* Read the figures of all batch sizes that have occurred. */
 static enum status read_batches(const struct metrics_model_cells *cells,
                                 struct kserve_model_stats *out, struct error *err)
 {

@@ -1,6 +1,6 @@
 /* Counts of requests, stages, batches and bytes, and the figures of each model for the v2
- * statistics. Every count is a relaxed atomic; a page may see one count a moment before another.
- * Thread: any, all functions. */
+ * statistics. Every count is a relaxed atomic, so the counts of a page may differ by a few
+ * events. Thread: any, all functions. */
 #ifndef TALLY_SERVER_METRICS_H
 #define TALLY_SERVER_METRICS_H
 
@@ -62,7 +62,7 @@
         X(SHM_BYTES,        "tally_shm_bytes",                  "Bytes of registered shared memory regions.") \
         X(TLS_EXPIRY,       "tally_tls_certificate_expiry_timestamp_seconds", "When the first of the certificates in use ends, since unix epoch; 0: no TLS.")
 
-/*        symbol       label "stage" of tally_stage_seconds, and from when to when (struct metrics_times) */
+/*        symbol       label "stage" of tally_stage_seconds, begin and end (struct metrics_times) */
 #define METRICS_STAGE_TABLE(X)                         \
         X(RECEIVE,     "receive",  arrived,  received) \
         X(DECODE,      "decode",   received, queued)   \
@@ -112,17 +112,17 @@ enum metrics_stage {
 MUST_CHECK enum status metrics_create(struct metrics **out, struct error *err);
 void metrics_destroy(struct metrics *metrics); /* NULL is fine */
 
-/* A connection was refused: tally_client_refusals_total. */
+/* Count a refused request or connection in tally_client_refusals_total. */
 void metrics_client_refusal(struct metrics *metrics, enum metrics_client_limit limit);
 
-/* Monotonic times of a request in nanoseconds, 0 until it happened. */
+/* Monotonic times of a request's events in nanoseconds; 0: the event has not happened. */
 struct metrics_times {
-    uint64_t arrived;  /* request line seen */
-    uint64_t received; /* body complete */
-    uint64_t queued;   /* pushed to the queue */
-    uint64_t started;  /* taken by a worker */
-    uint64_t computed; /* device done */
-    uint64_t finished; /* its answer is encoded, or it failed */
+    uint64_t arrived;  /* the request line has arrived */
+    uint64_t received; /* the body is complete */
+    uint64_t queued;   /* the request is in the device queue */
+    uint64_t started;  /* a worker has taken the request */
+    uint64_t computed; /* the scan is done */
+    uint64_t finished; /* the answer is encoded, or the request has failed */
 };
 
 /* Parts of a launch, in nanoseconds. */
@@ -136,7 +136,7 @@ struct metrics_launch {
 struct metrics_request {
     enum metrics_route route;
     enum status outcome;
-    enum metrics_client_limit limit; /* the limit that its client met, if THROTTLED */
+    enum metrics_client_limit limit; /* the limit that its client exceeded, if THROTTLED */
     uint64_t received_bytes;         /* bytes of its body */
     uint64_t sent_bytes;             /* bytes of the body of its answer */
     bool tensor;                     /* the request is for a tensor: the following are valid */
@@ -148,18 +148,18 @@ struct metrics_request {
 
 /* Count a request that has ended, which METRICS_GAUGE_ACTIVE_REQUESTS no longer counts: its
  * outcome and bytes, and for a tensor its stages and the figures of its model. Stages that the
- * request never reached are left out. */
+ * request has not completed are not counted. */
 void metrics_request(struct metrics *metrics, const struct metrics_request *request);
 
 /* A batch that ran. */
 struct metrics_batch {
     size_t requests;
-    const int *models; /* of each request, -1: none */
+    const int *models; /* model of each request, -1: none */
     struct metrics_launch launch;
 };
 void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch);
 
-/* The figures of the model at this place of the table (proto/models.h).
+/* Read the figures of a model, by its row in the table (proto/models.h).
  * out   out->batches   owned by the caller (free)
  * err   OUT_OF_MEMORY */
 MUST_CHECK enum status metrics_model_stats(const struct metrics *metrics, size_t model,
@@ -172,12 +172,12 @@ typedef _Atomic uint64_t metrics_cell;
 enum {
     METRICS_SECONDS_BUCKETS = 18,
     METRICS_BATCH_BUCKETS = 12,
-    METRICS_BATCH_MAX = 4096 /* the most that --batch-max-requests may be */
+    METRICS_BATCH_MAX = 4096 /* greatest value of --batch-max-requests */
 };
 
 struct metrics_histogram {
     metrics_cell buckets[METRICS_SECONDS_BUCKETS + 1]; /* not cumulative */
-    metrics_cell sum;                                  /* nanoseconds, or whatever is counted */
+    metrics_cell sum;                                  /* nanoseconds, or number of requests */
 };
 
 struct metrics_sum {
@@ -193,7 +193,7 @@ enum metrics_failure {
     METRICS_FAILURE_COUNT
 };
 
-/* Launches in which a model had one number of requests. */
+/* Sums over the launches in which a model had the same number of requests. */
 struct metrics_batch_cells {
     metrics_cell count;
     metrics_cell upload_ns;
@@ -227,7 +227,7 @@ struct metrics {
     struct metrics_model_cells models[];
 };
 
-/* Upper bounds of histogram buckets; a last bucket for what is above them all. */
+/* Upper bounds of histogram buckets; one more bucket has all greater values. */
 extern const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS];
 extern const double metrics_batch_bounds[METRICS_BATCH_BUCKETS];
 

@@ -1,5 +1,5 @@
-/* What pthread lacks: a condition whose waits are by the monotonic clock (clock.h), in one call,
- * a sentence where there is no thread, and an end of the wait for one that may be stuck. */
+/* Additions to pthread: a condition variable with the monotonic clock (clock.h), an error
+ * message if a thread cannot be created, and a join with a deadline. */
 #ifndef TALLY_SERVER_THREAD_H
 #define TALLY_SERVER_THREAD_H
 
@@ -21,32 +21,34 @@ static inline void thread_cond_init(pthread_cond_t *condition)
     MUST(pthread_condattr_destroy(&attributes));
 }
 
-/* whose   "the log"
- * err     INTERNAL, with what to look at */
+/* Create a thread.
+ * purpose   for the error message: "the log"
+ * err       INTERNAL, with the limits to check */
 MUST_CHECK static inline enum status thread_start(pthread_t *thread, void *(*run)(void *),
-                                                  void *argument, const char *whose,
+                                                  void *argument, const char *purpose,
                                                   struct error *err)
 {
     int failure = pthread_create(thread, NULL, run, argument);
     if (failure == 0) {
         return STATUS_OK;
     }
-    return error_set(err, STATUS_INTERNAL, "no thread for %s: %s", whose,
+    return error_set(err, STATUS_INTERNAL, "no thread for %s: %s", purpose,
                      failure == EAGAIN ? "the system allows no other, or has no memory for it "
                                          "(ulimit -u, ulimit -v, or a limit of a container?)"
                                        : strerrordesc_np(failure));
 }
 
-/* Join the thread if it ends before then; false: it goes on. By looking, because joins with a
- * deadline go by a clock that may be set, or are unknown to ThreadSanitizer. */
+/* Join the thread. Returns false if it has not ended at until_ns. The function polls, because
+ * pthread_timedjoin_np() uses a clock that may be set, and ThreadSanitizer does not know
+ * pthread_clockjoin_np(). */
 MUST_CHECK static inline bool thread_join_until(pthread_t thread, uint64_t until_ns)
 {
-    const struct timespec moment = clock_timespec(NS_PER_MS / 5);
+    const struct timespec interval = clock_timespec(NS_PER_MS / 5);
     while (pthread_tryjoin_np(thread, NULL) != 0) {
         if (clock_now_ns() >= until_ns) {
             return false;
         }
-        (void)nanosleep(&moment, NULL);
+        (void)nanosleep(&interval, NULL);
     }
     return true;
 }

@@ -1,11 +1,11 @@
-/* Requests gather in one buffer while the sender thread sends the other, as lines of the log do.
+/* Requests are copied to one buffer while the sender thread sends the other; see trace.h.
  *
  *   tracer_add() --copy--> filling --swap--> sending --JSON--> http_post --> collector
  *
- * What can go wrong: the collector is not there (the batch is dropped at once), takes its time (the
- * batch is dropped after SEND_NS, and what no longer fits meanwhile), or says no (the batch is
- * dropped). At the end of the process it has CLOSE_NS; a sender that is then stuck in the resolver
- * is left behind, with the tracer, and touches nothing else any more. */
+ * Possible failures: the collector cannot be reached or refuses a batch (the batch is dropped
+ * at once); it is slow (the batch is dropped after SEND_NS, and requests that do not fit into
+ * the buffer before). At the end of the process the last batch has CLOSE_NS. A sender that is
+ * then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
 #include "server/base/trace.h"
 
 #include "proto/json/writer.h"
@@ -26,17 +26,17 @@
 
 enum {
     BUFFER_TRACES = 1024,
-    WAKE_TRACES = BUFFER_TRACES / 2, /* the sender waits no longer for more */
+    WAKE_TRACES = BUFFER_TRACES / 2, /* requests that are sent without further wait */
     PATH_BYTES = 200,
     TEXT_BYTES = 256
 };
 
-#define GATHER_NS (NS_PER_S)        /* from the first request of a batch to its being sent */
-#define IDLE_NS   (3600 * NS_PER_S) /* nothing to do without requests */
-#define SEND_NS   (10 * NS_PER_S)
-#define CLOSE_NS  (NS_PER_S)
+#define GATHER_NS (NS_PER_S)        /* time from the first request of a batch to the send */
+#define IDLE_NS   (3600 * NS_PER_S) /* any long time: an idle sender has nothing to check */
+#define SEND_NS   (10 * NS_PER_S)   /* timeout of a batch */
+#define CLOSE_NS  (NS_PER_S)        /* timeout of the last batch */
 
-/* A request that has ended, with all that it points to, while it waits to be sent. */
+/* A copy of a request that has ended, with all data that it points to. */
 struct trace_record {
     struct trace_request request;
     struct trace_context context;
@@ -51,32 +51,32 @@ struct trace_record {
 struct tracer {
     struct log *log;         /* borrowed */
     struct metrics *metrics; /* borrowed */
-    char instance[33]; /* service.instance.id: this process, as the collector is to know it */
+    char instance[33]; /* service.instance.id: a random number that identifies this process */
     char host[TEXT_BYTES];
-    uint64_t interval_ns; /* between traces that begin here, 0: none does */
-    atomic_uint_fast64_t next_begin_ns;
+    uint64_t interval_ns;               /* time between traces that begin here, 0: none does */
+    atomic_uint_fast64_t next_begin_ns; /* earliest time of the next of them */
     pthread_t sender;
-    struct http_post *post;       /* owned; the sender's, as the next two */
-    struct trace_record *sending; /* owned */
-    bool failing;                 /* the last batch was not taken, and the log has it */
-    _Atomic uint64_t deadline_ns; /* of the batch that is being sent */
-    pthread_mutex_t lock;         /* guards all below; inside it only the log's is taken */
+    /* Used by the sender only: */
+    struct http_post *post;       /* owned */
+    struct trace_record *sending; /* owned: requests of the batch */
+    bool failing;                 /* the last batch has failed, and the log says so */
+    _Atomic uint64_t deadline_ns; /* deadline of the batch */
+    pthread_mutex_t lock;         /* guards the fields below; order: before the log's lock */
     pthread_cond_t changed;       /* monotonic clock */
-    struct trace_record *filling; /* owned */
-    atomic_size_t filled;         /* read without the lock where an old value will do */
-    uint64_t closing_ns;          /* until when it may still send; 0: it is not closing */
-    bool abandoned; /* the sender is alone with the tracer: log and metrics may be gone */
+    struct trace_record *filling; /* owned: requests of the next batch */
+    atomic_size_t filled;         /* number of these; tracer_due() reads it without the lock */
+    uint64_t closing_ns;          /* deadline of the last batch; 0: the tracer is not closing */
+    bool abandoned; /* the sender owns the tracer; log and metrics may not exist any more */
 };
 
-/* ---- as a collector takes them: an ExportTraceServiceRequest of OTLP, in JSON ---- */
+/* ---- the text that is sent: an ExportTraceServiceRequest of OTLP, in JSON ---- */
 
 enum {
     SPAN_KIND_INTERNAL = 1,
     SPAN_KIND_SERVER = 2,
     STATUS_CODE_ERROR = 2,
-    /* of a span's flags: whether its parent is another service's is known, and it is */
-    SPAN_HAS_REMOTE = 0x100,
-    SPAN_IS_REMOTE = 0x200
+    SPAN_HAS_REMOTE = 0x100, /* flag: the next flag is valid */
+    SPAN_IS_REMOTE = 0x200   /* flag: the parent is a span of another service */
 };
 
 static void begin_attribute(struct json_writer *w, const char *key)
@@ -92,7 +92,7 @@ static void end_attribute(struct json_writer *w)
     json_writer_end_object(w);
 }
 
-/* NULL, "": the attribute is left out. */
+/* Write an attribute, unless the value is NULL or "". */
 static void text_attribute(struct json_writer *w, const char *key, const char *value)
 {
     if (value != NULL && value[0] != '\0') {
@@ -128,8 +128,8 @@ static void member_hex(struct json_writer *w, const char *key, const uint64_t *v
     json_writer_member_string(w, key, text);
 }
 
-/* What every span begins with; its attributes follow. The request's own has number 0, those of its
- * stages come behind it. Times are since 1970. */
+/* Write the first members of a span; the caller writes its attributes. number: 0 for the span
+ * of the request, then its stages. Times are since 1970. */
 static void begin_span(struct json_writer *w, const struct trace_request *request,
                        size_t number, const char *name, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -220,7 +220,7 @@ static void write_request(struct json_writer *w, const struct trace_request *req
     json_writer_end_object(w);
     for (size_t i = 0; i < ARRAY_COUNT(stages); i++) {
         if (stages[i].begin_ns == 0 || stages[i].end_ns < stages[i].begin_ns) {
-            continue; /* it was never reached */
+            continue; /* the request has not completed this stage */
         }
         begin_span(w, request, i + 1, stages[i].name, epoch_ns + stages[i].begin_ns,
                    epoch_ns + stages[i].end_ns);
@@ -263,7 +263,7 @@ static void write_batch(struct json_writer *w, const struct tracer *tracer, size
 
 /* ---- the sender ---- */
 
-/* NULL: the collector has it; else why not. */
+/* Returns NULL if the collector has accepted the batch, else the reason. */
 static const char *send_batch(struct tracer *tracer, size_t count)
 {
     struct json_writer w;
@@ -431,7 +431,7 @@ void tracer_close(struct tracer *tracer)
     }
     MUST(pthread_detach(tracer->sender));
     MUST(pthread_mutex_lock(&tracer->lock));
-    tracer->abandoned = true; /* it frees the tracer */
+    tracer->abandoned = true; /* the sender frees the tracer */
     MUST(pthread_mutex_unlock(&tracer->lock));
 }
 
@@ -446,21 +446,21 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns)
     if (now_ns < next) {
         return false;
     }
-    /* Traces that were due within the last second may still begin. Of two threads that change
-     * the time at once, the second begins none. */
+    /* Traces that were due within the last second may still begin. If two threads change the
+     * time at once, only one begins a trace. */
     uint64_t from = next + NS_PER_S < now_ns ? now_ns - NS_PER_S : next;
     return atomic_compare_exchange_strong_explicit(&tracer->next_begin_ns, &next,
                                                    from + tracer->interval_ns,
                                                    memory_order_relaxed, memory_order_relaxed);
 }
 
-/* Copy *text to the place where it stays, and point to that; NULL becomes "". */
-static void keep_text(const char **text, char *place, size_t room)
+/* Copy *text to a buffer of the record, and make *text point to the copy; NULL becomes "". */
+static void copy_text(const char **text, char *buffer, size_t room)
 {
     size_t count = *text == NULL ? 0 : strnlen(*text, room - 1);
-    memcpy(place, *text == NULL ? "" : *text, count);
-    place[count] = '\0';
-    *text = place;
+    memcpy(buffer, *text == NULL ? "" : *text, count);
+    buffer[count] = '\0';
+    *text = buffer;
 }
 
 static void fill_record(struct trace_record *record, const struct trace_request *request)
@@ -471,11 +471,11 @@ static void fill_record(struct trace_record *record, const struct trace_request 
     record->line = *request->line;
     record->request.context = &record->context;
     record->request.line = line;
-    keep_text(&line->path, record->path, sizeof record->path);
-    keep_text(&line->client, record->client, sizeof record->client);
-    keep_text(&line->id, record->id, sizeof record->id);
-    keep_text(&line->shape, record->shape, sizeof record->shape);
-    keep_text(&line->detail, record->detail, sizeof record->detail);
+    copy_text(&line->path, record->path, sizeof record->path);
+    copy_text(&line->client, record->client, sizeof record->client);
+    copy_text(&line->id, record->id, sizeof record->id);
+    copy_text(&line->shape, record->shape, sizeof record->shape);
+    copy_text(&line->detail, record->detail, sizeof record->detail);
 }
 
 bool tracer_due(struct tracer *tracer)

@@ -1,12 +1,14 @@
-/* Sends what requests did to an OpenTelemetry collector (--otlp-endpoint), in batches, as OTLP/JSON
- * over plain HTTP, by a thread of its own. A request is one span of kind SERVER, with attributes
- * by OpenTelemetry's semantic conventions for HTTP. Each of its stages is a span of kind INTERNAL:
- * those of tally_stage_seconds, and `send`, from the first byte of the answer to its last.
+/* Sends spans of requests to an OpenTelemetry collector (--otlp-endpoint), in batches, as
+ * OTLP/JSON over plain HTTP, in a thread of its own. A request is one span of kind SERVER, with
+ * attributes by OpenTelemetry's semantic conventions for HTTP. Each stage of a request is a
+ * span of kind INTERNAL: the stages of tally_stage_seconds, and `send`, from the first byte of
+ * the answer to the last.
  *
- * Nobody waits for the collector. What ends while as much as fits waits to be sent is dropped, and
- * so is a batch that the collector does not take within ten seconds, or refuses; both are counted
- * (tally_traces_dropped_total). The log says once that it does not take them, and once that it
- * does again. Thread: any, all functions but _open and _close; a NULL tracer sends nothing. */
+ * No other thread waits for the collector. A request that ends while the buffer is full is
+ * dropped. So is a batch that the collector refuses or does not accept within ten seconds. Both
+ * are counted (tally_traces_dropped_total). The log has one line when batches begin to fail,
+ * and one when they succeed again. Thread: any, all functions except _open and _close; a NULL
+ * tracer sends nothing. */
 #ifndef TALLY_SERVER_TRACE_H
 #define TALLY_SERVER_TRACE_H
 
@@ -22,23 +24,24 @@
 struct tracer; /* opaque */
 
 struct tracer_options {
-    const char *endpoint; /* "http://host:4318"; without a path it is /v1/traces */
-    uint64_t rate;        /* traces per second that begin here, 0: none */
+    const char *endpoint; /* "http://host:4318"; the default path is /v1/traces */
+    uint64_t rate;        /* most traces a second that this server begins, 0: none */
     struct log *log;
     struct metrics *metrics;
 };
 
-/* err   INVALID_FIELD: not such a URL; one with https:// is told what to do instead */
+/* err   INVALID_FIELD: the endpoint is no http:// URL; INTERNAL: no thread; OUT_OF_MEMORY */
 MUST_CHECK enum status tracer_open(const struct tracer_options *options, struct tracer **out,
                                    struct error *err);
-/* Sends what waits, for up to a second. NULL is fine. */
+/* Send the buffered requests, for up to a second, and free the tracer. NULL is fine. */
 void tracer_close(struct tracer *tracer);
 
-/* Whether a request that came at this time and is in no trace begins one. */
+/* Returns true if a request that arrived at this time, without a trace, begins a sampled
+ * trace. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 
-/* Ask once for a sampled request that has ended, before gathering what tracer_add() is to be told.
- * False: there is no room until the collector has taken more, and this one is counted as
+/* Returns true if the buffer has room. Call this once for each sampled request that has ended,
+ * before the argument of tracer_add() is made. If it returns false, the request is counted as
  * dropped. */
 bool tracer_due(struct tracer *tracer);
 
@@ -46,12 +49,13 @@ bool tracer_due(struct tracer *tracer);
 struct trace_request {
     const struct trace_context *context;
     const struct log_request *line; /* method, format, dtype and outcome are static */
-    const char *route;              /* static; NULL: none is known */
+    const char *route;              /* static; NULL: not known */
     bool tls;
     struct metrics_times times;
-    uint64_t answered_ns; /* its answer began to be sent, 0: none was */
+    uint64_t answered_ns; /* time of the first byte of the answer, 0: no answer */
     uint64_t ended_ns;
 };
+/* Copy the request to the buffer, or drop it if the buffer is full. */
 void tracer_add(struct tracer *tracer, const struct trace_request *request);
 
 #endif

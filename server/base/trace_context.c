@@ -16,7 +16,7 @@ enum {
     STATE_VALUE_MAX = 256
 };
 
-/* Digits of "HEXDIGLC", lower case alone. False: there is another character among them. */
+/* Parse digits of "HEXDIGLC", which are lower case. Returns false for any other character. */
 static bool read_hex(const char *text, int digits, uint64_t *out)
 {
     uint64_t value = 0;
@@ -32,7 +32,8 @@ static bool read_hex(const char *text, int digits, uint64_t *out)
     return true;
 }
 
-/* A span's number: never 0, with those of its stages behind it. */
+/* Returns a number for a span: not 0, and a multiple of 8, so that the next seven are free for
+ * stages. */
 static uint64_t span_of(uint64_t random)
 {
     return (random & ~UINT64_C(7)) | 8;
@@ -47,14 +48,14 @@ bool trace_context_read(const char *traceparent, uint64_t random, struct trace_c
     uint64_t flags = 0;
     const char *text = traceparent + strspn(traceparent, " \t");
     const size_t count =
-        text_trimmed(text, strlen(text)); /* as libmicrohttpd 0.9.75 does not */
+        text_trimmed(text, strlen(text)); /* libmicrohttpd 0.9.75 does not trim values */
     if (count < TRACE_PARENT_CHARS || text[2] != '-' || text[35] != '-' || text[52] != '-' ||
         !read_hex(text, 2, &version) || !read_hex(text + 3, 16, &trace[0]) ||
         !read_hex(text + 19, 16, &trace[1]) || !read_hex(text + 36, 16, &parent) ||
         !read_hex(text + 53, 2, &flags)) {
         return false;
     }
-    /* "Version ff is invalid." What a later version adds stands behind another dash. */
+    /* "Version ff is invalid." A later version may add more after another dash. */
     bool longer = count > TRACE_PARENT_CHARS;
     if (version == 0xff || (longer && (version == 0 || text[TRACE_PARENT_CHARS] != '-')) ||
         (trace[0] | trace[1]) == 0 || parent == 0) {
@@ -75,9 +76,9 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 
 /* ---- tracestate ---- */
 
-/* "key = lcalpha 0*255( lcalpha / DIGIT / "_" / "-"/ "*" / "/" )", or
- * "( lcalpha / DIGIT ) 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). What follows it is of no
- * key. */
+/* "key = lcalpha 0*255( lcalpha / DIGIT / "_" / "-"/ "*" / "/" )", or "( lcalpha / DIGIT )
+ * 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). The byte after `count` is no character of
+ * a key. */
 static bool key_is_valid(const char *text, size_t count)
 {
     static const char rest[] =
@@ -96,8 +97,8 @@ static bool key_is_valid(const char *text, size_t count)
            strspn(system, rest) == system_count;
 }
 
-/* "value = 0*255(chr) nblk-chr", printable ASCII but comma and equals sign; the blanks at its end
- * are gone. */
+/* "value = 0*255(chr) nblk-chr", printable ASCII except comma and equals sign; the caller has
+ * removed trailing blanks. */
 static bool value_is_valid(const char *text, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -121,7 +122,7 @@ static bool has_key(const char *state, const char *key, size_t key_bytes)
     return false;
 }
 
-/* Append a list-member to what is there. False: it is not valid, or there is no room. */
+/* Append a list-member. Returns false if it is not valid or there is no room. */
 static bool add_member(char *state, size_t *used, const char *text, size_t count)
 {
     const char *equals = memchr(text, '=', count);
@@ -169,7 +170,7 @@ void trace_context_read_state(const char *const *fields, size_t count,
     }
 }
 
-/* ---- as text ---- */
+/* ---- printing ---- */
 
 void trace_context_text(const struct trace_context *context, char text[TRACE_PARENT_CHARS + 1])
 {

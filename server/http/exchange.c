@@ -211,7 +211,7 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         request->body.received += count;
         return discard_bytes(exchange, count);
     }
-    if (!infer_may_go_on(request, count) || !body_has_pages(request, count)) {
+    if (!infer_admit(request, count) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
     }
     request->body.received += count;

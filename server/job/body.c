@@ -1,4 +1,4 @@
-/* Receives bodies; see body.h. */
+/* Receives and decompresses bodies; see body.h. */
 #include "server/job/body.h"
 
 #include "proto/byte_size.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 
 enum {
-    UNPACK_STEP_BYTES = 512, /* of packed bytes: up to half a MiB comes out */
-    TOUCH_BYTES = 8 << 20,   /* whose pages are made at a time, ... */
-    TOUCH_STEP = 2 << 20,    /* ... and by one thread: a huge page */
+    UNPACK_STEP_BYTES = 512, /* compressed bytes of a step: up to half a MiB of content */
+    TOUCH_BYTES = 8 << 20,   /* bytes whose pages are touched by one job */
+    TOUCH_STEP = 2 << 20,    /* bytes that one thread touches at a time: a huge page */
     TOUCH_NS = 1 << 22,      /* estimated time of TOUCH_BYTES */
-    EXCESS_BYTES = 1 << 20 /* that are counted for the codec to complain about, before we do */
+    EXCESS_BYTES = 1 << 20   /* most excess bytes of a payload whose length the codec reports */
 };
 
 static enum status refuse_too_large(const struct request *request, const char *what,
@@ -34,38 +34,38 @@ static enum status refuse_too_large(const struct request *request, const char *w
                          : "the server's --max-body-bytes: " CONFIG_LESS_ADVICE);
 }
 
-/* Bytes that the head has in the end, for its place to be taken at once; 0: nobody knows. */
+/* Returns the final length of the head, so that its memory is allocated once; 0: not known. */
 static size_t head_whole(const struct request *request, size_t want)
 {
     const int64_t declared = request->arrival.codec_request.body_bytes;
     const uint64_t carry =
-        request->arrival.codec_request.carry_bytes; /* asked for step by step */
+        request->arrival.codec_request.carry_bytes; /* head_need grows step by step */
     const uint64_t need = request->body.head_need;
     if (declared < 0) {
-        return 0; /* a head that says how long it is may say anything */
+        return 0; /* a length that the head itself states is not trusted */
     }
-    if (need == UINT64_MAX || request->body.spill) { /* it may reach to the end of the body */
+    if (need == UINT64_MAX || request->body.spill) { /* the head may be the whole body */
         return (size_t)declared;
     }
-    return carry > 0 && want > CARRY_HEADER_BYTES
-               ? larger_of(need, carry + CARRY_ROOM) /* as its answer has it */
-               : need;
+    return carry > 0 && want > CARRY_HEADER_BYTES ? larger_of(need, carry + CARRY_ROOM) : need;
 }
 
-/* Bytes of its buffer that are in use: the head's, and behind its NUL what is kept for later. */
+/* Returns the used bytes of the head's buffer: the head, its NUL and the payload buffered behind
+ * it. */
 static size_t head_end(const struct request *request)
 {
     return request->body.head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
 }
 
-/* Make room for a head of `want` bytes and its NUL. */
+/* Ensure room for a head of `want` bytes and its NUL. */
 static enum status reserve_head(struct request *request, size_t want, struct error *err)
 {
     return infer_text_reserve(request, &request->body.head, head_end(request), want,
                               head_whole(request, want), err);
 }
 
-/* Text may reach to the end of the body: then it is decoded when that has come, not before. */
+/* Returns true if the head is, or may be, the whole body: then it is decoded after the body has
+ * ended. */
 static bool head_is_whole_body(const struct request *request)
 {
     return request->body.head_need == UINT64_MAX ||
@@ -73,8 +73,9 @@ static bool head_is_whole_body(const struct request *request)
             request->arrival.codec_request.body_bytes == (int64_t)request->body.head_bytes);
 }
 
-/* The head holds what was last asked for: ask again; decode it if it is complete. */
-static enum status ask_head(struct request *request, struct error *err)
+/* The head has the length that the codec last asked for: ask the codec again, and decode the head
+ * if it is complete. */
+static enum status update_head_need(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     if (request->arrival.codec == NULL) {
@@ -85,9 +86,9 @@ static enum status ask_head(struct request *request, struct error *err)
     TRY(request->arrival.codec->head_need(&request->arrival.codec_request, head,
                                           &body->head_need, err));
     if (body->head_need != request->body.head_bytes || head_is_whole_body(request)) {
-        return STATUS_OK; /* memory for the rest is taken when it comes */
+        return STATUS_OK;
     }
-    /* A carry was checked as it came; offsets are checked when the body is complete. */
+    /* The codec has checked a carry step by step; offsets are checked when the body is complete. */
     const struct codec_request *codec = &request->arrival.codec_request;
     if (request->body.head_bytes > request->server->config->inline_json_bytes &&
         codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
@@ -118,7 +119,7 @@ enum status body_begin(struct request *request, struct error *err)
     if (packed && unknown && !body->unwanted) {
         TRY(inflate_create(body->coding, &body->inflate, err));
     }
-    return ask_head(request, err);
+    return update_head_need(request, err);
 }
 
 static enum status feed_head(struct request *request, const char *bytes, size_t count,
@@ -131,10 +132,11 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
     request->body.head_bytes += take;
     request->body.head.bytes[request->body.head_bytes] = '\0';
     *used = take;
-    return request->body.head_bytes == body->head_need ? ask_head(request, err) : STATUS_OK;
+    return request->body.head_bytes == body->head_need ? update_head_need(request, err)
+                                                       : STATUS_OK;
 }
 
-/* Payload whose place is not known yet: its head is long, and is decoded in the codec pool. */
+/* Buffer payload behind a long head, which the work pool decodes after the body has ended. */
 static enum status feed_spill(struct request *request, const char *bytes, size_t count,
                               struct error *err)
 {
@@ -145,7 +147,7 @@ static enum status feed_spill(struct request *request, const char *bytes, size_t
     return STATUS_OK;
 }
 
-/* Have a place for the payload before `end`. */
+/* Ensure that the block has room for `end` bytes of payload. */
 static enum status reserve_payload(struct request *request, uint64_t end, struct error *err)
 {
     const struct request_body *body = &request->body;
@@ -157,7 +159,7 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Room for so much more of a packed body, which --max-body-bytes bounds. */
+/* Ensure room for `more` bytes of a compressed body, whose length --max-body-bytes bounds. */
 static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
     struct packed_body *packed = &request->body.packed;
@@ -166,7 +168,7 @@ static enum status reserve_packed(struct request *request, size_t more, struct e
                               declared < 0 ? 0 : (size_t)declared, err);
 }
 
-/* Have a place for the next `count` bytes of the body, as sent. */
+/* Ensure room for the next `count` bytes of the body, as sent. */
 static enum status reserve_landing(struct request *request, size_t count, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -181,12 +183,12 @@ static enum status reserve_landing(struct request *request, size_t count, struct
                        : reserve_payload(request, request->body.payload_received + count, err);
 }
 
-/* The block where the next bytes land, from `at` on and before `most`. */
+/* The destination of the next bytes of the body, as sent. */
 struct landing {
     struct memory_block *block;
-    uint64_t at;
-    uint64_t most;
-    uint64_t reserved; /* of the block, from its start: there is room for what came */
+    uint64_t at;       /* offset of the next byte in the block */
+    uint64_t most;     /* bytes of the block that the body may fill */
+    uint64_t reserved; /* bytes at the start of the block that are reserved from the budget */
 };
 
 static struct landing landing_of(struct request *request)
@@ -205,7 +207,7 @@ static struct landing landing_of(struct request *request)
                             request->scan.call.payload_max, body->payload_room};
 }
 
-/* Pages that are made side by side. */
+/* The pages of one touch_job(). */
 struct touching {
     const struct memory_block *block;
     uint64_t end;
@@ -218,15 +220,15 @@ static void touch_piece(void *context, int index)
     memory_touch(touching->block, from, smaller_of(from + TOUCH_STEP, touching->end));
 }
 
-/* Work pool: any idle thread that has nothing to do helps, because a virtual machine's host may take
- * milliseconds for a huge page, and gives several at a time. */
+/* Touch the next pages of the body's destination, in parallel: the host of a virtual machine may
+ * take milliseconds for a huge page, but provides several at a time. Thread: of the work pool. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
     const struct work_parallel codecs = work_parallel(request->server->work, request);
     const struct landing landing = landing_of(request);
     struct memory_block *block = landing.block;
-    /* A slow client is promised, and has, a step at a time. */
+    /* Touch no more than the claim of the request: a slow client gets memory in steps. */
     const uint64_t most =
         smaller_of(landing.most, larger_of(request->admission.claim, landing.reserved));
     struct touching touching = {block, smaller_of(block->touched + TOUCH_BYTES, most)};
@@ -242,7 +244,7 @@ static void touch_job(struct request *request)
 
 bool body_has_pages(struct request *request, size_t count)
 {
-    struct error ignored = ERROR_INIT; /* body_feed() fails again, and reports the error */
+    struct error ignored = ERROR_INIT; /* body_feed() will fail, too, and report the error */
     const int64_t declared = request->body.declared;
     if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
         return true;
@@ -257,7 +259,7 @@ bool body_has_pages(struct request *request, size_t count)
     const uint64_t end = smaller_of(landing.at + count, landing.reserved);
     if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
         end <= landing.block->touched) {
-        return true; /* the block is short, or its pages are there */
+        return true; /* the block is short, or its pages are touched */
     }
     work_submit(request->server->work, request, TOUCH_NS, touch_job);
     return false;
@@ -286,7 +288,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
             request->scan.decoded ? request->scan.call.payload_max : request->body.head_bytes);
     }
     TRY(reserve_payload(request, end, err));
-    /* What the codec cannot want is counted, not kept: complete() says what is wrong. */
+    /* Bytes beyond the payload are counted, not stored: codec->complete() reports the error. */
     if (request->body.payload_received < body->payload_room) {
         size_t room = body->payload_room - (size_t)request->body.payload_received;
         char *input = request_block_at(request, request->memory.in_offset);
@@ -297,8 +299,8 @@ static enum status feed_payload(struct request *request, const char *bytes, size
     return STATUS_OK;
 }
 
-/* Unpacked bytes, in order. */
-static enum status land_bytes(void *context, const void *data, size_t count, struct error *err)
+/* Store the next bytes of the decompressed body. */
+static enum status store_bytes(void *context, const void *data, size_t count, struct error *err)
 {
     struct request *request = context;
     struct request_body *body = &request->body;
@@ -327,7 +329,7 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     struct request_body *body = &request->body;
     struct packed_body *packed = &body->packed;
     if (body->inflate == NULL) {
-        return land_bytes(request, bytes, count, err);
+        return store_bytes(request, bytes, count, err);
     }
     if (count > body->limit - packed->count) {
         return refuse_too_large(request, "packed body is", err);
@@ -338,8 +340,8 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     return STATUS_OK;
 }
 
-/* The body has ended, and its length is known at last: a codec whose head is not whole is asked once
- * more, and says what is wrong as it does where the length came first. */
+/* Check a body that has ended. If the head is not complete, ask the codec once more, now with the
+ * length of the body, so that the codec reports the same error as for a declared length. */
 static enum status check_head_is_whole(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -351,8 +353,8 @@ static enum status check_head_is_whole(struct request *request, struct error *er
     const struct byte_view head = {request->body.head.bytes, request->body.head_bytes};
     TRY(request->arrival.codec->head_need(&request->arrival.codec_request, head,
                                           &body->head_need, err));
-    assert(body->head_need == request->body.head_bytes); /* a body has no more than its bytes */
-    return STATUS_OK;                                    /* decode() says what it is */
+    assert(body->head_need == request->body.head_bytes); /* the codec knows the whole length */
+    return STATUS_OK;
 }
 
 void body_release(struct request *request)
@@ -373,7 +375,7 @@ enum status body_unpack(struct request *request, uint64_t most, struct error *er
     if (body->inflate == NULL) {
         return STATUS_OK;
     }
-    while (status == STATUS_OK && packed->at < packed->count) { /* a millisecond at a time */
+    while (status == STATUS_OK && packed->at < packed->count) { /* steps of a millisecond */
         size_t count = smaller_of(packed->count - packed->at, UNPACK_STEP_BYTES);
         if (!parallel_step(request->parallel)) {
             return parallel_given_up(err);
@@ -381,8 +383,8 @@ enum status body_unpack(struct request *request, uint64_t most, struct error *er
         if (body->unpacked >= most) {
             return STATUS_OK;
         }
-        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count, land_bytes,
-                              request, err);
+        status = inflate_feed(body->inflate, packed->text.bytes + packed->at, count,
+                              store_bytes, request, err);
         packed->at += count;
     }
     if (status == STATUS_OK) {

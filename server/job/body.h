@@ -1,12 +1,13 @@
-/* Lands a request's body: the head aside in memory of its own, the payload in the slab the device
- * will work in, each byte copied once. Bodies of unknown length (chunked, packed) grow by
- * doubling; every byte of memory is reserved from the budget before it is used.
+/* Receives the body of a request. The head is stored in memory of its own, the payload in the slab
+ * in which the device works; each byte is copied once. The memory for bodies of unknown length
+ * (chunked, compressed) grows by doubling. Every byte of memory is reserved from the budget before
+ * it is used.
  *
- * A packed body (gzip, deflate) is kept as it came until it has ended: unpacking takes time that
- * the client chooses, up to a thousand bytes for each that was sent, and so is work for the codec
- * pool unless there is little of it.
+ * A compressed body (gzip, deflate) is buffered until it has ended. Decompression takes time that
+ * the client chooses, up to a thousand bytes for each byte sent; therefore the work pool does it,
+ * unless the body is short.
  *
- * What comes with a request that has no use for a body (GET) takes no memory.
+ * The body of a request that uses none (GET) is discarded and takes no memory.
  *
  * Thread: the request's owner. */
 #ifndef TALLY_SERVER_BODY_H
@@ -15,39 +16,39 @@
 #include "server/sched/request.h"
 
 enum {
-    BODY_PAGE_BYTES = 1 << 20 /* most of a body that is no tensor's */
+    BODY_PAGE_BYTES = 1 << 20 /* most bytes of a body of a request without a tensor */
 };
 
-/* The headers are fine, the codec is known: check the declared length against the limits,
- * reserve and allocate for it, ask the codec what it needs; decode at once if that is nothing.
- * err   TOO_LARGE, OUT_OF_MEMORY, what the codec says */
+/* Begin to receive a body after the headers are checked and the codec is known. Checks the declared
+ * length against the limits, and asks the codec for the length of the head; decodes the head if
+ * that is 0.
+ * err   TOO_LARGE, OUT_OF_MEMORY, errors of the codec */
 MUST_CHECK enum status body_begin(struct request *request, struct error *err);
 
-/* Whether the next `count` bytes, as sent, can land without waiting for the system, which may
- * take milliseconds to make the pages of a large block. False: the request is PAUSED, and a
- * thread of the codec pool has those of the next few MiB made. It comes back by its completion
- * list; then ask again. */
+/* Returns true if the next `count` bytes, as sent, can be stored without page faults; the system
+ * may need milliseconds for the pages of a large block. Returns false if a thread of the work pool
+ * now owns the request and touches the pages of the next few MiB. The request returns by its
+ * completion list; then call this function again. */
 MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
-/* The request's client sends nothing: give back the pages that were made for what has not come.
- * They are not charged. */
+/* Give back the touched pages beyond the reserved part of the block, because the client sends
+ * nothing. Such pages are not charged. */
 void body_forget_pages(struct request *request);
 
-/* The next piece, as sent. */
+/* Store the next piece of the body, as sent. */
 MUST_CHECK enum status body_feed(struct request *request, const void *bytes, size_t count,
                                  struct error *err);
 
-/* The body has ended: checks that the head is complete. Text bodies are not decoded yet, packed
- * ones not unpacked. */
+/* The body has ended: check that the head is complete. Text is not decoded yet, and the body of a
+ * request with a tensor is not decompressed yet. */
 MUST_CHECK enum status body_finish(struct request *request, struct error *err);
 
-/* A packed body that has ended: lands it as if it had come unpacked, and finishes it; nothing to
- * do for others. Stops with body.inflate still there once `most` bytes have come out: call again
- * for the rest.
- * err   what body_feed() and body_finish() say; INVALID_ENCODING; CLIENT_GONE: given up */
+/* Decompress a compressed body that has ended, store and finish it; do nothing for other bodies.
+ * Stops after `most` decompressed bytes; then body.inflate is not NULL: call this function again.
+ * err   errors of body_feed() and body_finish(); INVALID_ENCODING; CLIENT_GONE: the work was given up */
 MUST_CHECK enum status body_unpack(struct request *request, uint64_t most, struct error *err);
 
-/* The request ends: free what is kept packed, and release what was reserved for it. */
+/* The request ends: free the buffered compressed body, and release its reservation. */
 void body_release(struct request *request);
 
 #endif

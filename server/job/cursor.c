@@ -21,48 +21,51 @@
 #include <stdlib.h>
 
 enum {
-    CARRY_BYTES = 1 << 20, /* most bytes of the sums that slices hand over */
-    FIRST_SLICES = 4,      /* --slice-bytes in the first slice, at most */
-    LONG_SLICES = 6,  /* slices of SLICE_MS with the slowest data that are worth a cursor */
-    WHOLE_SLICES = 8, /* --slice-bytes that are worth a cursor if the tensor is complete */
-    SLICE_MS = 5,     /* device time of a slice, about */
-    LEAST_ROUND = 1 << 16, /* elements that a round of segments may have in any case */
-    TURNED_MS = 40,        /* the same, if the slowest data follow ordinary ones */
-    GROWTH = 4             /* times the size of the slice before, at most */
+    CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
+    FIRST_SLICES = 4,      /* most size of the first slice, in --slice-bytes */
+    LONG_SLICES = 6,  /* least slices of SLICE_MS with the slowest data that need a cursor */
+    WHOLE_SLICES = 8, /* least size of complete tensors that need a cursor, in --slice-bytes */
+    SLICE_MS = 5,     /* target device time of a slice */
+    TURNED_MS = 40,   /* most device time of a slice if the slowest data follow ordinary ones */
+    LEAST_ROUND = 1 << 16, /* elements that a round of segments may always have */
+    GROWTH = 4             /* most growth from one slice to the next: a factor */
 };
 
 enum cursor_state {
     CURSOR_PARKED,
     CURSOR_IN_FLIGHT, /* the slice is in the queue or on a device */
-    CURSOR_OVER       /* all is computed, or slice.error says what failed */
+    CURSOR_OVER       /* all slices are computed, or slice.error is set */
 };
 
 struct cursor {
     struct request slice; /* entry of the queue; owned by queue and workers while IN_FLIGHT */
     pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
     enum cursor_state state;
-    bool begun;            /* a slice was pushed; the loop pushes the first */
-    struct request *whole; /* NULL: the cursor is detached, and owns what was the request's: */
-    struct memory_block block; /* this, slice.part, slice.segments and slice.reserved_bytes */
-    struct scan_slicing
-        slicing; /* of a tensor or a long segment; plan NULL: a slice is a round */
+    bool begun; /* a slice was pushed; the loop pushes the first */
+    /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`,
+     * slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which it got from the
+     * request. */
+    struct request *whole;
+    struct memory_block block;
+    struct scan_slicing slicing;  /* slices of a tensor or a long segment; plan NULL: a round */
     const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
-    size_t job_count;             /* in jobs; 0: the request has no segments */
-    uint64_t round_elements;      /* of all scans of the round */
-    uint64_t most_elements;       /* of the next slice, but one step at least */
-    uint64_t arrived_bytes;       /* of the payload */
-    uint64_t steps_done;          /* computed */
-    uint64_t slice_steps;         /* of the slice that is in flight */
+    size_t job_count;             /* number of jobs; 0: the request has no segments */
+    uint64_t round_elements;      /* elements of all scans of the round */
+    uint64_t most_elements;       /* most elements of the next slice, if it has several steps */
+    uint64_t arrived_bytes;       /* bytes of payload that have arrived */
+    uint64_t steps_done;          /* number of computed steps of `slicing` */
+    uint64_t slice_steps;         /* number of steps of the slice in flight */
     uint64_t queue_ns;            /* time of all slices in the queue */
     uint64_t compute_ns;          /* time of all slices on devices */
-    struct metrics_launch launch; /* of all slices */
-    uint64_t carry[];             /* of slices along the axis: struct scan_job, carry */
+    struct metrics_launch launch; /* sums over all slices */
+    uint64_t carry[];             /* carry between slices along the axis (struct scan_job) */
 };
 
 /* ---- which requests ---- */
 
-/* True if the payload is the input buffer, byte by byte, and stays in its place. */
-static bool lands_as_it_is(struct request *request)
+/* Returns true if the payload is the input buffer, byte by byte, and needs no conversion or
+ * move. */
+static bool payload_is_input(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
     return call->source == CALL_SOURCE_PAYLOAD && call->payload_offset == 0 &&
@@ -71,20 +74,22 @@ static bool lands_as_it_is(struct request *request)
            request->memory.block.slab != NULL;
 }
 
-/* Bytes of the sums that slices hand over; a scan has no more lines than bytes. */
+/* Returns the bytes of the carries between slices; no overflow: a scan has no more lines than
+ * bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
     return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;
 }
 
-/* scan_slicing_make(), of slices that hand over few sums. */
+/* Cut the scan into slices. Returns false if it cannot be cut, or if the carries exceed
+ * CARRY_BYTES. */
 static bool make_slicing(const struct scan_plan *plan, bool arriving,
                          struct scan_slicing *slicing)
 {
     return scan_slicing_make(plan, arriving, slicing) && carry_bytes(slicing) <= CARRY_BYTES;
 }
 
-/* True if a complete tensor is long enough for slices, and can be cut. */
+/* Returns true if a complete tensor is long enough for slices and can be cut. */
 static bool worth_slicing(const struct request *request, struct scan_slicing *slicing)
 {
     uint64_t least = request->server->config->slice_bytes;
@@ -104,7 +109,7 @@ bool cursor_wanted(const struct request *request)
 
 /* ---- the size of slices ---- */
 
-/* Elements that take one thread so long with the slowest data. */
+/* Returns the number of elements that one thread scans in this time if the data are the slowest. */
 static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
 {
     const uint64_t ns = scan_plan_slowest_ns(plan);
@@ -112,8 +117,9 @@ static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
                    : larger_of(ms * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
 }
 
-/* Least elements of a slice: of a round, or a step more than `slices` times --slice-bytes, counted in
- * scan_plan_effort(). */
+/* Returns the least elements of a slice: LEAST_ROUND for a round; else a step more than `slices`
+ * times
+ * --slice-bytes, counted in scan_plan_effort(). */
 static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 {
     const struct scan_slicing *slicing = &cursor->slicing;
@@ -125,8 +131,8 @@ static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
     return (1 + effort / step) * slicing->elements;
 }
 
-/* Begin the next round of segments; false: there is none. A scan that is too long for a slice is cut
- * as a tensor without segments is. */
+/* Begin the next round of segments. Returns false if there is none. A scan that is too long for a
+ * slice is cut like a tensor without segments. */
 static bool begin_round(struct cursor *cursor)
 {
     const struct request *whole = cursor->whole;
@@ -148,10 +154,10 @@ static bool begin_round(struct cursor *cursor)
     return cursor->job_count > 0;
 }
 
-/* ---- pushing a slice; all with the lock ---- */
+/* ---- pushing a slice; thread: a holder of the lock ---- */
 
-/* Describe the cells of a slice, and the sums of its lines. */
-static void place_slice(struct cursor *cursor, const struct scan_slice *cut)
+/* Describe the elements and the carry of a slice in the entry of the queue. */
+static void describe_slice(struct cursor *cursor, const struct scan_slice *cut)
 {
     const struct request *whole = cursor->whole;
     struct request *slice = &cursor->slice;
@@ -167,7 +173,7 @@ static void place_slice(struct cursor *cursor, const struct scan_slice *cut)
         job->carry_out = true;
         job->totals = whole->scan.call.totals;
     }
-    const bool one = cursor->job_count == 1; /* scan of segments */
+    const bool one = cursor->job_count == 1; /* a slice of one long scan of segments */
     const size_t in = one ? cursor->jobs->in_offset : whole->memory.in_offset;
     const size_t out =
         one ? cursor->jobs->out_offset : whole->memory.out_offset + whole->memory.out_first;
@@ -175,8 +181,8 @@ static void place_slice(struct cursor *cursor, const struct scan_slice *cut)
     slice->memory.out_offset = out + (size_t)(cut->out_first * bytes);
 }
 
-/* Describe all scans of a round as one slice, whose plan has as many elements. */
-static void place_round(struct cursor *cursor)
+/* Describe all scans of a round as one slice; its plan only states the number of elements. */
+static void describe_round(struct cursor *cursor)
 {
     const uint64_t elements = cursor->round_elements;
     struct request *slice = &cursor->slice;
@@ -191,7 +197,7 @@ static void place_round(struct cursor *cursor)
     slice->slice.job_count = cursor->job_count;
 }
 
-/* Push the next slice, of steps before `end`; the cursor is then IN_FLIGHT. */
+/* Push the next slice, whose steps are before `end`. After success the cursor is IN_FLIGHT. */
 static enum status push_slice(struct cursor *cursor, uint64_t end, struct error *err)
 {
     const struct request *whole = cursor->whole;
@@ -200,12 +206,12 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     struct scan_slice cut = {.steps = 1};
     slice->slice.jobs = NULL;
     if (cursor->slicing.plan == NULL) {
-        place_round(cursor);
+        describe_round(cursor);
     } else {
         const uint64_t most = larger_of(cursor->most_elements / cursor->slicing.elements, 1);
         cut = scan_slicing_take(&cursor->slicing, cursor->steps_done,
                                 smaller_of(end - cursor->steps_done, most), &slice->scan.plan);
-        place_slice(cursor, &cut);
+        describe_slice(cursor, &cut);
     }
     slice->slice.last = cursor->steps_done + cut.steps == cursor->slicing.steps &&
                         (whole->scan.segments == NULL || segments_done(whole->scan.segments));
@@ -215,12 +221,12 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
         .bytes = (size_t)slice->scan.plan.elements * dtype_info(slice->scan.plan.dtype)->bytes};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
     slice->arrival.model =
-        slice->slice.last ? whole->arrival.model : -1; /* the request is counted once */
+        slice->slice.last ? whole->arrival.model : -1; /* statistics count the request once */
     slice->scan.retries = 0;
     TRY(queue_push(server->queue, slice, err));
     cursor->state = CURSOR_IN_FLIGHT;
     cursor->slice_steps = cut.steps;
-    queue_wake(server->queue); /* the slice shares no launch, so it waits for no peers */
+    queue_wake(server->queue); /* at once: a slice shares its launch with no other request */
     metrics_add(server->metrics, METRICS_COUNTER_SLICES, 1);
     if (!cursor->begun) {
         const bool counts = whole->scan.part == NULL && whole->scan.segments == NULL;
@@ -230,16 +236,17 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     return STATUS_OK;
 }
 
-/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives: push what has arrived if
- * that is worth a slice, but not the last step, which waits for the verdict on the body; if the queue does
- * not take the slice, its bytes wait for the next one. */
+/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has at
+ * least
+ * --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
+ * refuses such a slice, the next slice includes its bytes. */
 static void push_next(struct cursor *cursor)
 {
     const struct scan_slicing *slicing = &cursor->slicing;
     struct error ignored = ERROR_INIT;
     if (request_owner(cursor->whole) == OWNER_CURSOR) {
-        const bool through = cursor->steps_done == slicing->steps && !begin_round(cursor);
-        if (through || push_slice(cursor, slicing->steps, &cursor->slice.error) != STATUS_OK) {
+        const bool over = cursor->steps_done == slicing->steps && !begin_round(cursor);
+        if (over || push_slice(cursor, slicing->steps, &cursor->slice.error) != STATUS_OK) {
             cursor->state = CURSOR_OVER;
         }
         return;
@@ -254,8 +261,8 @@ static void push_next(struct cursor *cursor)
 
 /* ---- ending a slice ---- */
 
-/* Count the slice that was computed. Choose the size of the next one: what fits into SLICE_MS at the pace
- * of this one. */
+/* Count the slice that was computed. Choose the size of the next one: as many elements as this
+ * slice would have scanned in SLICE_MS. */
 static void account_slice(struct cursor *cursor)
 {
     const struct request *slice = &cursor->slice;
@@ -276,7 +283,7 @@ static void account_slice(struct cursor *cursor)
     cursor->launch.download_ns += slice->scan.launch.download_ns;
 }
 
-/* Give the request the outcome of the scan that is over. */
+/* Copy the outcome of the finished scan to the request. */
 static void report_scan(const struct cursor *cursor)
 {
     struct request *whole = cursor->whole;
@@ -284,7 +291,7 @@ static void report_scan(const struct cursor *cursor)
     whole->scan.launch = cursor->launch;
     whole->scan.device = cursor->slice.scan.device;
     whole->scan.batch = cursor->slice.scan.batch;
-    /* As if the slices had waited and run one after the other at the end. */
+    /* The times are those of one scan that waited and ran as long as all slices together. */
     if (whole->error.status == STATUS_OK) {
         whole->times.computed = cursor->slice.times.computed;
         whole->times.started = whole->times.computed - cursor->compute_ns;
@@ -292,7 +299,7 @@ static void report_scan(const struct cursor *cursor)
     }
 }
 
-/* NULL is fine. Nobody else refers to the cursor. */
+/* NULL is fine. No other thread may have a pointer to the cursor. */
 static void destroy_cursor(struct cursor *cursor)
 {
     if (cursor == NULL) {
@@ -308,14 +315,15 @@ static void destroy_cursor(struct cursor *cursor)
     free(cursor);
 }
 
-/* The cursor returns, or has returned, its request to the loop. Thread: a holder of the lock. */
+/* Returns true if the finished cursor posts, or has posted, its request. Thread: a holder of the
+ * lock. */
 static bool is_posted(const struct cursor *cursor)
 {
     return cursor->state == CURSOR_OVER && request_owner(cursor->whole) == OWNER_CURSOR;
 }
 
-/* The slice is computed, or slice->error says why it is not. Thread: any, the one that ended the slice;
- * it holds no lock. */
+/* The slice is computed, or slice->error is set: push the next slice, or return the request to its
+ * loop. Thread: any, the one that ended the slice; it holds no lock. */
 static void advance_cursor(struct request *slice)
 {
     struct cursor *cursor = (struct cursor *)(void *)slice; /* its first member */
@@ -354,7 +362,7 @@ static enum status create_cursor(struct request *request, const struct scan_slic
     } else if (slicing == NULL &&
                larger_of(request->scan.plan.elements,
                          segments_gathered(request->scan.segments)) > LEAST_ROUND) {
-        carry = CARRY_BYTES; /* a round may have one scan that is too long, and is cut */
+        carry = CARRY_BYTES; /* a round may be one long scan that is cut into slices */
     }
     const size_t bytes = sizeof(struct cursor) + carry;
     TRY(infer_charge(request, bytes, err));
@@ -395,7 +403,7 @@ void cursor_begin(struct request *request)
     uint64_t bytes = request->scan.plan.elements * dtype_info(request->scan.plan.dtype)->bytes;
     if (request->scan.cursor == NULL && !part_is_one(request) &&
         !request->scan.call.desc.has_offsets && least > 0 && bytes / 2 >= least &&
-        request->scan.call.payload_max >= bytes && lands_as_it_is(request) &&
+        request->scan.call.payload_max >= bytes && payload_is_input(request) &&
         make_slicing(&request->scan.plan, true, &slicing)) {
         (void)create_cursor(request, &slicing, &ignored);
     }
@@ -415,7 +423,8 @@ void cursor_feed(struct request *request)
     MUST(pthread_mutex_unlock(&cursor->lock));
 }
 
-/* Ensure that a complete request has a cursor, if it is to be scanned in slices. */
+/* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it
+ * is not, or if request.error is set. */
 static bool find_cursor(struct request *request)
 {
     struct scan_slicing slicing;
@@ -463,7 +472,8 @@ void cursor_cancel(struct request *request)
     }
 }
 
-/* Leave the memory of the request to the slice that is in flight. Thread: the loop, with the lock. */
+/* Move the memory of the request to the cursor, whose slice is in flight. Thread: the loop, holding
+ * the lock. */
 static void detach_cursor(struct cursor *cursor)
 {
     struct request *whole = cursor->whole;

@@ -1,8 +1,9 @@
 /* The cursor of a large scan. A large tensor is scanned in slices: while its body still arrives
- * (docs/design/decisions/008), and when the body is complete, so that no slice holds a device for long
- * while others wait (013). The cursor is the entry of the tensor in the device queue, which describes one
- * slice at a time. So the slices run in order, on any devices, and other clients have turns between them.
- * Of a tensor with segments, a slice is a round of scans (segments.h), or a slice of a long one.
+ * (docs/design/decisions/008), and when the body is complete, so that no slice occupies a device
+ * for long while others wait (013). The cursor is the entry of the tensor in the device queue,
+ * which describes one slice at a time. So the slices run in order, on any devices, and other
+ * clients have turns between them. A slice of a tensor with segments is a round of scans
+ * (segments.h), or a slice of one long scan.
  *
  *      slab   | computed | slice in the queue or on a device | arrived | arriving ........... |
  *      writer   nobody     the device                          nobody    the loop
@@ -13,19 +14,20 @@
  * | IN_FLIGHT | IN_FLIGHT: the next slice; PARKED: more must arrive; OVER: all is computed, or a    |
  * |           | slice has failed                                                                    |
  *
- * Rule: the lock of the cursor guards the state. The thread that ends a slice (a device worker, or a
- * thread that takes the entry out of the queue) moves the cursor on from IN_FLIGHT. The loop notes how
- * much has arrived, and pushes the cursor only if it is PARKED. So each slice is pushed by one thread, and
- * the loop has no part in a scan whose body is complete.
+ * Rule: the lock of the cursor guards the state. The thread that ends a slice (a device worker, or
+ * a thread that removes the entry from the queue) changes the state from IN_FLIGHT. The loop
+ * records how many bytes have arrived, and pushes the cursor only if it is PARKED. So each slice is
+ * pushed by one thread, and the loop does nothing for a scan whose body is complete.
  *
- * While the body arrives, the loop owns the request, and asks cursor_has_failed() when bytes arrive and at
- * every heartbeat. Then the cursor owns the request (OWNER_CURSOR), and returns it once by the completion
- * list of its loop, with the sums or an error. If the request ends while a slice is in flight (the client
- * has left, the device hangs), the cursor is detached: it keeps block and reservation of the request,
- * posts nothing, and is freed by the thread that ends its slice.
+ * While the body arrives, the loop owns the request, and calls cursor_has_failed() when bytes
+ * arrive and at every heartbeat. After that the cursor owns the request (OWNER_CURSOR), and returns
+ * it once by the completion list of its loop, with the sums or an error. If the request ends while
+ * a slice is in flight (the client closed the connection, the device hangs), the cursor is
+ * detached: it keeps block and reservation of the request, posts nothing, and is freed by the
+ * thread that ends its slice.
  *
- * Possible failures: those of a slice, whose bytes may be overwritten; and of a slice that cannot be
- * queued, if the body is complete. Thread: the loop, or as said. */
+ * Possible failures: a slice fails, after which its bytes may be overwritten; a slice of a complete
+ * body cannot be queued. Thread: the loop, unless a comment names another. */
 #ifndef TALLY_SERVER_CURSOR_H
 #define TALLY_SERVER_CURSOR_H
 
@@ -33,31 +35,33 @@
 
 struct cursor; /* opaque */
 
-/* Create a cursor if the body is to be scanned while it arrives (--slice-bytes). Requires a decoded and
- * planned request with a block, of which a part may be reserved. Possible failure: no memory; then the
- * tensor is scanned after its body. */
+/* Create a cursor if the body is to be scanned while it arrives (--slice-bytes). Requires a decoded
+ * and planned request with a block; a part of the block need not be reserved yet. Without memory
+ * there is no cursor, and the tensor is scanned after its body has arrived. */
 void cursor_begin(struct request *request);
 
-/* More payload is in the block. Does nothing for a request without a cursor. */
+/* Scan the payload that has arrived in the block. Does nothing for a request without a cursor. */
 void cursor_feed(struct request *request);
 
-/* True if the complete and planned request is to be scanned in slices. Thread: its owner. */
+/* Returns true if the complete and planned request is to be scanned in slices. Thread: its
+ * owner. */
 bool cursor_wanted(const struct request *request);
 
-/* The body is complete and valid: scan the rest. True: the cursor owns the request. False: request.error
- * says why; or, without an error, the tensor is to be scanned whole. */
+/* Scan the rest of a complete and valid body. Returns true if the cursor owns the request. Returns
+ * false if request.error is set, or, without an error, if the tensor is to be scanned whole. */
 bool cursor_scan(struct request *request);
 
-/* True if the scan of a request that the loop or the cursor owns has failed: request.error says why. If the
- * reason is a device that gives no answer, the cursor is detached, and the request has no block any more.
- * False if the cursor returns the request by itself. */
+/* Returns true, and sets request.error, if the scan of a request has failed and the cursor will not
+ * return the request. If a device has missed its deadline, the cursor is detached, and the request
+ * has no block any more. The loop or the cursor owns the request. */
 bool cursor_has_failed(struct request *request);
 
-/* Nobody waits for the result any more: cancel the slice that is in flight. */
+/* Cancel the slice that is in flight: the result is not needed. */
 void cursor_cancel(struct request *request);
 
-/* The request ends: detach its cursor, or free it, with part and segments. Returns false, and changes
- * nothing, if the cursor has posted the request, which will come back by the completion list. */
+/* The request ends: detach its cursor, or free it, with part and segments. Returns false, and
+ * changes nothing, if the cursor has posted the request: then the completion list still returns
+ * it. */
 bool cursor_release(struct request *request);
 
 #endif

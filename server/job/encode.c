@@ -1,8 +1,9 @@
-/* From a computed output to an answer: copied to clients' shared memory or encoded, then packed if
- * the client takes that, in pieces, so that the work can be given up.
+/* Makes the answer of a computed output. The output is copied to the client's shared memory or
+ * encoded, then compressed if the client accepts that. The work is done in pieces, so that it can
+ * be given up.
  *
- * What goes wrong: without memory for packing the answer goes out as it is; without memory for its
- * text, or given up between two pieces, the request ends with an error. Thread: the owner. */
+ * Possible failures: without memory for compression the answer is sent uncompressed. Without memory
+ * for the text, or if the work is given up, the request ends with an error. Thread: the owner. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/job/infer.h"
 
@@ -22,10 +23,10 @@
 #include <zlib.h>
 
 enum {
-    PACK_LEVEL = 1, /* tensors pack badly: do not spend time on them */
+    PACK_LEVEL = 1, /* the fastest: higher levels gain little on tensors */
     PACK_MEMORY = 8,
-    SPARE_TEXT_BYTES = 64 << 10, /* reserved for a text, that are worth giving back early */
-    STEP_BYTES = 64 << 10        /* packed between two steps: about a millisecond of numbers */
+    SPARE_TEXT_BYTES = 64 << 10, /* least excess reservation of a text that is released early */
+    STEP_BYTES = 64 << 10 /* bytes compressed between two steps: a millisecond of numbers */
 };
 
 struct infer_bytes infer_answer_bytes(struct request *request)
@@ -41,7 +42,7 @@ struct infer_bytes infer_answer_bytes(struct request *request)
         bytes.payload = (struct byte_view){payload, (size_t)answer->payload_bytes};
         return bytes;
     }
-    /* The head goes in front of the payload, so that one call sends both. */
+    /* Copy the head to the bytes before the payload, so that one call sends both. */
     if (answer->head_bytes > 0) {
         memcpy(payload - answer->head_bytes, answer->head, answer->head_bytes);
     }
@@ -52,20 +53,20 @@ struct infer_bytes infer_answer_bytes(struct request *request)
 
 /* ---- packing ---- */
 
-/* Pack the input, or up to the end of the stream, into a text that grows with what comes out, each
- * byte reserved from the budget before it is used: a gzip stream of zeros takes a thousandth of
- * them. */
+/* Compress the stream's input, and with Z_FINISH end the stream, into a text that grows with the
+ * output. Every byte of the text is reserved from the budget before it is used. The final length is
+ * not reserved at once, because it may be a thousandth of the input. */
 static enum status pack_input(struct request *request, z_stream *stream, int flush,
                               struct text *text, struct error *err)
 {
     int code = Z_OK;
-    do { /* a full text may have left packed bytes inside zlib */
+    do { /* if the text was full, zlib may have more output */
         const size_t used = stream->total_out;
         TRY(infer_text_reserve(request, text, used, used + 1, 0, err));
         stream->next_out = (unsigned char *)text->bytes + used;
         stream->avail_out = (uInt)smaller_of(text->charged - used, UINT_MAX);
         code = deflate(stream, flush);
-        assert(code != Z_STREAM_ERROR); /* all that can go wrong: the stream is no stream */
+        assert(code != Z_STREAM_ERROR); /* deflate() has no other error */
     } while (flush == Z_FINISH ? code != Z_STREAM_END : stream->avail_out == 0);
     return STATUS_OK;
 }
@@ -86,7 +87,7 @@ static enum status pack_view(struct request *request, z_stream *stream, struct b
 
 /* ---- encoding ---- */
 
-/* The head of the answer is not to be sent. Of a text at least its length is reserved. */
+/* Free the head of the answer, and release the reservation of its text. */
 static void discard_head(struct request *request)
 {
     struct answer *answer = &request->reply.answer;
@@ -96,8 +97,8 @@ static void discard_head(struct request *request)
     text_free(request->server->memory, &request->reply.answer_text);
 }
 
-/* Compress the answer if there is memory for that; else leave it.
- * err   CLIENT_GONE: given up */
+/* Compress the answer. Without memory the answer remains uncompressed.
+ * err   CLIENT_GONE: the work was given up */
 static enum status compress_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->reply.answer;
@@ -135,12 +136,13 @@ static enum status compress_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* A long text is printed to memory of ours. It may be shorter than what was reserved for it. */
+/* Encode the answer. A long text is printed to reply.answer_text; if the text is much shorter than
+ * its reservation, the rest is released. */
 static enum status print_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->reply.answer;
     struct text *text = &request->reply.answer_text;
-    const uint64_t most = infer_text_bytes(request); /* which is reserved: far below 2^64 */
+    const uint64_t most = infer_text_bytes(request); /* reserved, so far below 2^64 */
     if (most >= TEXT_LONG_BYTES &&
         !text_grow(request->server->memory, text, 0, (size_t)most + 1)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
@@ -158,8 +160,8 @@ static enum status print_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Make the carry after a part the head of the answer, and correct the memory charged for the text of
- * the answer, which was reserved for a carry of ordinary data.
+/* Make the carry after a part the head of the answer, and correct the memory charged for the text
+ * of the answer, which was reserved for a carry of ordinary data.
  * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
  *       unusually long carry exceeds the reservation, and the difference cannot be charged */
 static enum status finish_part(struct request *request, struct error *err)
@@ -201,11 +203,11 @@ static enum status make_answer(struct request *request, struct error *err)
 void infer_encode(struct request *request)
 {
     struct answer *answer = &request->reply.answer;
-    answer->content_type = NULL; /* the headers, which are large, are guarded by their count */
+    answer->content_type = NULL; /* header_count makes the old headers invalid */
     answer->header_count = 0;
     answer->payload_bytes = 0;
     if (make_answer(request, &request->error) != STATUS_OK) {
-        /* A text that was given up is one that could not be printed, for the codec. */
+        /* If the work was given up, the codec has reported another error. */
         (void)work_given_up(request);
     }
     request->times.finished = clock_now_ns();

@@ -1,4 +1,4 @@
-/* What a tensor request is, and how its input is completed; see infer.h. */
+/* Decodes and plans a tensor request, and completes its input; see infer.h. */
 #include "server/job/infer.h"
 
 #include "proto/elements.h"
@@ -17,13 +17,13 @@
 #include <sys/mman.h>
 
 enum {
-    LONG_GAPS_COST = 32 << 20, /* cost of an output with gaps whose scan takes milliseconds */
-    DROP_STEP = 4 << 20        /* bytes whose pages are given back in a millisecond */
+    LONG_GAPS_COST = 32 << 20, /* least scan_plan_effort() of a scan that takes milliseconds */
+    DROP_STEP = 4 << 20        /* bytes whose pages the system frees in a millisecond */
 };
 
 /* ---- decoding ---- */
 
-/* What the request's dialect calls a field of the description. */
+/* Returns the name that the request's dialect has for a field of the description. */
 static const char *dialect_field(const struct request *request, const char *field)
 {
     const struct codec *codec = request->arrival.codec;
@@ -32,7 +32,8 @@ static const char *dialect_field(const struct request *request, const char *fiel
     return name != NULL ? name : field;
 }
 
-/* Without strides of an output that is laid out by its text alone; they have been checked. */
+/* Plan the scan with a packed output: codec->encode() applies the output strides, which have been
+ * checked. */
 static enum status plan_packed(struct request *request, struct error *err)
 {
     struct scan_desc packed = request->scan.call.desc;
@@ -40,9 +41,9 @@ static enum status plan_packed(struct request *request, struct error *err)
     return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
-/* The scan of a tensor whose output has one element more along the axis, which no scan writes: its
- * sums lie beside that, in an output apart. What is wrong with the output shows in a plan of all
- * of it. */
+/* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No
+ * scan writes that element: the plan covers the other elements of an output in its own buffer. A
+ * plan of the whole output is made first, because it finds errors of the output's description. */
 static enum status plan_beside_initial(struct request *request, struct error *err)
 {
     struct scan_call *call = &request->scan.call;
@@ -59,7 +60,7 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     call->output_bytes = larger_of(call->output_bytes, request->scan.plan.out_elements * bytes);
     request->memory.out_first = 0;
     if (request->scan.plan.out_elements ==
-        0) { /* strides of no elements may be beyond 64 bits */
+        0) { /* without elements, the strides may exceed 64 bits */
         request->scan.plan.in_place = false;
         return STATUS_OK;
     }
@@ -97,7 +98,8 @@ static enum status plan_scan(struct request *request, struct error *err)
     return status;
 }
 
-/* What the body says of time and priority; the latter goes before the header. */
+/* Apply the timeout and the priority that the body states. The earlier deadline counts; the
+ * priority of the body replaces that of the header. */
 static void apply_parameters(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -132,32 +134,25 @@ enum status infer_decode(struct request *request, struct error *err)
     request->scan.call.parallel = request->parallel;
     apply_parameters(request);
     if (request->scan.call.axis_pending) {
-        /* Sizes do not depend on the axis; the plan is made again when that is known. */
+        /* The sizes do not depend on the axis; complete_input() plans again when it is known. */
         request->scan.call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
     if (infer_shm_named(request)) {
-        TRY(infer_shm_hold(request, err));
+        TRY(infer_shm_acquire(request, err));
     }
     TRY(plan_scan(request, err));
     TRY(infer_measure(request, err));
-    infer_settle(request);
+    infer_update_claim(request);
     return STATUS_OK;
 }
 
 /* ---- completing ---- */
 
-/* Is there nothing to compute? Then a decoded request is answered as soon as it is complete
- * (prepare_to_queue()); of a part that may be a long carry. */
-static bool is_answered_at_once(const struct request *request)
-{
-    return request->scan.plan.elements == 0;
-}
-
-/* A long output with gaps: they are zeroed before the scan, in steps. A device that did it with
- * the scan, which could not be cut then, would be held, and the deadline not be seen, for as long
- * as whoever sends a few elements likes. So are the gaps of a scan in slices alone, those between
- * segments, and those beside sums that no device writes. */
+/* Returns true if the gaps of the output are zeroed before the scan, in steps. A scan that zeroes
+ * its gaps cannot be cut, so that a client who sends a few elements with long strides could occupy
+ * a device for any time. A part, segments and an output with an initial value need it in any case,
+ * because their scans do not cover all gaps. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->scan.plan;
@@ -170,7 +165,8 @@ static bool gaps_come_first(const struct request *request)
             scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
-/* Bytes of the output buffer that a device writes, or that are the input; the rest is zeroes. */
+/* Returns the bytes of the output buffer that a device writes or that contain the input; the bytes
+ * after them must be zeroed. */
 static uint64_t computed_bytes(const struct request *request)
 {
     uint64_t bytes =
@@ -178,7 +174,8 @@ static uint64_t computed_bytes(const struct request *request)
     return gaps_come_first(request) && !request->scan.plan.in_place ? 0 : bytes;
 }
 
-/* Zero the gaps: of an output apart with all of it, else between the elements. */
+/* Zero the gaps between the elements of an in-place tensor. Any other output has been zeroed as a
+ * whole (computed_bytes() is 0). */
 static enum status zero_gaps(struct request *request, struct error *err)
 {
     if (request->scan.plan.in_place &&
@@ -187,11 +184,11 @@ static enum status zero_gaps(struct request *request, struct error *err)
         return parallel_given_up(err);
     }
     request->scan.plan.gaps = false;
-    request->slice.job.holes = true; /* they are to be left alone */
+    request->slice.job.holes = true; /* the device must not write to the gaps */
     return STATUS_OK;
 }
 
-/* Make of the elements that came those that are summed. */
+/* Convert the received elements to those that are summed (proto/elements.h). */
 static enum status prepare_elements(struct request *request, struct error *err)
 {
     const struct scan_desc *desc = &request->scan.call.desc;
@@ -213,12 +210,12 @@ enum status infer_explain(struct request *request, enum status status)
                                                                   : status;
 }
 
-/* Find the scans of the segments, and gather the short ones. What was reserved for more of these than
- * there are is given back. */
+/* Find the scans of the segments, and gather the short ones. The reservation was an upper bound;
+ * the excess is released. */
 static enum status prepare_segments(struct request *request, struct error *err)
 {
     const size_t bytes = dtype_info(request->scan.plan.dtype)->bytes;
-    if (is_answered_at_once(request)) {
+    if (request->scan.plan.elements == 0) {
         return STATUS_OK;
     }
     TRY(segments_create(&request->scan.call, &request->scan.plan, &request->scan.segments,
@@ -247,9 +244,9 @@ static enum status complete_input(struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
     struct scan_call *call = &request->scan.call;
-    TRY(infer_hold_rest(request, err));
+    TRY(infer_reserve_rest(request, err));
     char *input = request_block_at(request, request->memory.in_offset);
-    if (body->spill) { /* the payload lies behind the long head */
+    if (body->spill) { /* the payload is buffered behind the long head */
         size_t count = smaller_of(body->spilled, body->payload_room);
         request->body.payload_received = body->spilled;
         TRY(parallel_copy(request->parallel, input,
@@ -270,15 +267,15 @@ static enum status complete_input(struct request *request, struct error *err)
     }
     if (call->axis_pending) {
         TRY(plan_scan(request, err));
-        infer_settle(request);
+        infer_update_claim(request);
     }
-    uint64_t computed = computed_bytes(request); /* what no device writes is zeroes */
+    uint64_t computed = computed_bytes(request);
     TRY(parallel_zero(request->parallel, request_output_bytes(request) + computed,
                       request->memory.out_bytes - computed, err));
     if (gaps_come_first(request)) {
         TRY(zero_gaps(request, err));
     }
-    if (call->desc.include_initial && call->desc.has_initial) { /* else they are zeroes */
+    if (call->desc.include_initial && call->desc.has_initial) { /* else the value is zero */
         TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
                                    request_output_bytes(request), err));
     }
@@ -288,9 +285,10 @@ static enum status complete_input(struct request *request, struct error *err)
     return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }
 
-/* What the codec has of a carry is not needed any more. Its pages go back here, in steps: those of
- * half a GiB take 40 ms or more, for which all would wait whose HTTP thread ends the request. */
-static void drop_carry(struct request *request)
+/* Free the codec's copy of the received carry. Its pages are returned to the system in steps here:
+ * the pages of half a GiB take 40 ms or more, which would block the HTTP thread that ends the
+ * request. */
+static void free_carry(struct request *request)
 {
     char *bytes = request->scan.call.carry.owned;
     const size_t page = slab_page_bytes();
@@ -298,7 +296,7 @@ static void drop_carry(struct request *request)
     for (size_t at = (page - (uintptr_t)bytes % page) % page; at + DROP_STEP <= count;
          at += DROP_STEP) {
         (void)madvise(bytes + at, DROP_STEP, MADV_DONTNEED);
-        (void)parallel_step(request->parallel); /* given up or not */
+        (void)parallel_step(request->parallel); /* also after the work was given up */
     }
     codec_release_carry(&request->scan.call);
 }
@@ -306,7 +304,7 @@ static void drop_carry(struct request *request)
 enum status infer_complete(struct request *request)
 {
     const enum status status = complete_input(request, &request->error);
-    drop_carry(request);
+    free_carry(request);
     return infer_explain(request, status);
 }
 

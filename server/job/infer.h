@@ -1,13 +1,12 @@
-/* Tensor requests, whatever their dialect: decoding, completing the input, making the answer. The
- * module knows no HTTP: the request has what HTTP has understood. job.c calls the functions in the
- * order of a request's life. */
+/* The parts of a tensor request's steps, for every dialect: decode the head, complete the input,
+ * make the answer. job.c calls the functions in the order of a request's life. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 
 #include "server/sched/request.h"
 
-/* Decode the head and plan the scan. The function reserves no memory for tensors: that is charged as
- * their bytes arrive. Thread: the owner of the request. */
+/* Decode the head and plan the scan. The function reserves no memory for tensors; their memory is
+ * charged as their bytes arrive. Thread: the owner of the request. */
 MUST_CHECK enum status infer_decode(struct request *request, struct error *err);
 
 /* Decode a complete body, unless that was done before. Returns the status of request->error.
@@ -21,7 +20,8 @@ MUST_CHECK enum status infer_complete(struct request *request);
 /* Bytes that infer_complete() swaps, copies or zeroes. */
 uint64_t infer_bytes_to_move(const struct request *request);
 
-/* Replace CLIENT_GONE, the status of work that was given up, by the reason. */
+/* Return `status`; for CLIENT_GONE, the status of work that was given up, set and return the
+ * reason. */
 MUST_CHECK enum status infer_explain(struct request *request, enum status status);
 
 /* Make the answer, or set request->error. Thread: the owner. */

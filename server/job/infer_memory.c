@@ -1,4 +1,4 @@
-/* Sizes, and what is charged when; see infer_memory.h. */
+/* Sizes of memory, charges, claims and costs; see infer_memory.h. */
 #include "server/job/infer_memory.h"
 
 #include "proto/byte_size.h"
@@ -16,16 +16,16 @@
 #include "server/sched/work.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,
-    FIRST_ROOM_BYTES = 64 << 10, /* for payload, before more of it has come */
-    GUESS_FACTOR = 16, /* bytes that a byte of a body may need: its own, an element of 8 bytes
-                        * for two digits ("1,"), and its sum's text of 21 */
+    FIRST_TEXT_BYTES = 4096,     /* least charge of a text */
+    FIRST_ROOM_BYTES = 64 << 10, /* least reserved room for payload */
+    GUESS_FACTOR = 16, /* most bytes of memory for a byte of a body: the byte, an element of 8
+                        * bytes for two characters ("1,"), and the text of its sum, 21 bytes */
     FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
-    INFLATE_FACTOR = 1032,      /* bytes that a packed byte may become */
+    INFLATE_FACTOR = 1032,      /* most decompressed bytes of a compressed byte */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
-    SLACK_PART = 16,            /* of a claim: what slices and answers need besides, ... */
-    SLACK_MOST = 2 << 20,       /* ... at most */
-    UNPACKED = 4                /* bytes that a packed byte most often becomes */
+    SLACK_PART = 16,            /* additional claim for slices and answers: 1/16 of the need, */
+    SLACK_MOST = 2 << 20,       /* at most so many bytes */
+    UNPACKED = 4                /* typical number of decompressed bytes of a compressed byte */
 };
 
 /* The estimated time of a byte in picoseconds. The ratios between these were measured
@@ -37,7 +37,7 @@ enum {
     SCAN_PS = WIRE_PS / 4  /* scanned, or copied */
 };
 
-/* Small requests with a later deadline than this are not checked: no line makes them miss it. */
+/* A small request whose deadline is later than this is not checked: no line is that long. */
 #define SOON_NS (60 * NS_PER_S)
 
 uint64_t infer_input_count(const struct request *request)
@@ -46,8 +46,8 @@ uint64_t infer_input_count(const struct request *request)
     return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
 }
 
-/* Add to *total, the bytes of the block, those of gathered segments, and count what segments need
- * besides. */
+/* Add the bytes of gathered segments to *total, the bytes of the block; set part_bytes to the other
+ * memory of segments. */
 static void measure_segments(struct request *request, uint64_t *total)
 {
     const struct scan_plan *plan = &request->scan.plan;
@@ -140,10 +140,10 @@ enum status infer_measure(struct request *request, struct error *err)
                : STATUS_OK;
 }
 
-/* ---- what is charged ---- */
+/* ---- charges ---- */
 
-/* Count so much memory in all for the request's client (--per-client-memory), before it is taken;
- * what counts already is fine. */
+/* Count memory of the request, `bytes` in all, for its client (--per-client-memory), before it is
+ * charged. Bytes that are counted already are not counted again. */
 static enum status count_for_client(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t most = request->server->config->per_client_memory;
@@ -187,7 +187,7 @@ enum status infer_charge(struct request *request, uint64_t bytes, struct error *
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
     const uint64_t held = request->memory.reserved_bytes + *promised;
-    TRY(memory_reserve(request->server->memory, held, beyond, err)); /* 0 is fine */
+    TRY(memory_reserve(request->server->memory, held, beyond, err));
     if (drawn > 0) {
         memory_draw(request->server->memory, drawn);
         *promised -= drawn;
@@ -240,7 +240,7 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
     if (head->block.slab == NULL) {
         return STATUS_OK;
     }
-    while (at > first) { /* from the end, where the touched pages end */
+    while (at > first) { /* backwards, because block.touched counts from the start */
         const size_t step = smaller_of(at - first, FORGET_STEP);
         const size_t back = memory_untouch(&head->block, at - step, at);
         infer_discharge(request, back);
@@ -253,9 +253,9 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
     return STATUS_OK;
 }
 
-/* Charge the request with `bytes` more and take its block, if the request has none yet. The block
- * is taken with its whole length at once: pages that nobody wrote to cost nothing, and bytes that
- * arrived need never be moved. On failure the request is charged with nothing. */
+/* Charge the request with `bytes` more, and allocate its block if it has none. The block is
+ * allocated with its whole length at once: untouched pages take no memory of the system, and
+ * received bytes are never moved. A failure charges nothing. */
 static enum status charge_block(struct request *request, uint64_t bytes, struct error *err)
 {
     TRY(infer_charge(request, bytes, err));
@@ -292,7 +292,7 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
     return STATUS_OK;
 }
 
-enum status infer_hold_rest(struct request *request, struct error *err)
+enum status infer_reserve_rest(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
     if (body->rest_reserved) {
@@ -326,12 +326,12 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
         return request->body.head.charged;
     }
     if (declared == 0) {
-        /* The text, and room to grow; the rest when it is decoded. */
+        /* The text, and room to grow; the claim is corrected when the text is decoded. */
         return guess > OPEN_ENDED_BYTES / 2        ? 2 * guess
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    /* Behind a carry or offsets come no digits, but bytes of elements. */
+    /* The payload behind a carry or offsets is binary: it does not grow like text. */
     const struct codec_request *codec = &request->arrival.codec_request;
     const uint64_t factor =
         codec->carry_bytes > 0 || codec->offsets_bytes > 0 ? 2 : GUESS_FACTOR;
@@ -349,8 +349,8 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     uint64_t slack = smaller_of(need / SLACK_PART, SLACK_MOST);
     uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
     if (hold->state == ADMISSION_ACTIVE && more > 0) {
-        /* A request that gave back promised memory (admission_pace()) takes it in steps: what its
-         * client announced but does not send is for others. */
+        /* A request that gave back promised memory (admission_pace()) claims memory in steps: other
+         * requests may use the memory for bytes that its client announced but does not send. */
         bool enough = hold->promised_bytes >= body->received + more;
         uint64_t step =
             enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
@@ -359,7 +359,7 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     return need <= ADMISSION_LARGE_BYTES ? 0 : whole;
 }
 
-/* ---- how long it takes ---- */
+/* ---- estimated time ---- */
 
 static uint64_t time_of_bytes(uint64_t bytes, unsigned byte_ps)
 {
@@ -394,7 +394,7 @@ static uint64_t planned_cost(const struct request *request)
     const uint64_t carry =
         carry_answer_most(&request->scan.call.desc, request->scan.call.totals);
     const uint64_t sent = binary_answer ? request->memory.out_bytes + carry : 0;
-    /* The sums and elements of a part may be hundreds of times as long as its tensor. */
+    /* A part is counted because its sums may be hundreds of times as long as its tensor. */
     uint64_t scanned = scan_plan_effort(&request->scan.plan) + 2 * infer_part_bytes(request);
     scanned += infer_elements_bytes(request) + infer_marks_bytes(request);
     scanned += infer_shm_copies(request, SHM_INPUT) ? request->scan.call.input_bytes : 0;
@@ -410,10 +410,12 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more)
     return larger_of(planned ? planned_cost(request) : guess_cost(request, more), 1);
 }
 
-void infer_settle_claim(struct request *request)
+void infer_update_claim(struct request *request)
 {
-    admission_update(request->server->admission, request, infer_claim(request, 0),
-                     infer_cost_ns(request, 0));
+    if (request->admission.claim > 0) {
+        admission_update(request->server->admission, request, infer_claim(request, 0),
+                         infer_cost_ns(request, 0));
+    }
 }
 
 enum status infer_check(struct request *request, struct error *err)
@@ -424,19 +426,19 @@ enum status infer_check(struct request *request, struct error *err)
     bool known = request->scan.decoded && request->scan.planned;
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
                     : request->body.declared > 0 ? (uint64_t)request->body.declared
-                                                 : 0; /* that it has at least */
+                                                 : 0; /* a lower bound */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
     if (exceeds_large_budget(request, need)) {
         return memory_never_fits(server->memory, need, err);
     }
     if (claim > 0) {
-        claim = smaller_of(claim, memory_budget_large(server->memory)); /* it is a guess then */
+        claim = smaller_of(claim, memory_budget_large(server->memory)); /* may be a guess */
         status = admission_check(server->admission, request, claim, infer_cost_ns(request, 0),
                                  &wait_ns, err);
     } else if (request->arrival.deadline_ns != 0 &&
                request->arrival.deadline_ns - request->times.arrived < SOON_NS) {
-        /* It waits for a device, and for a thread of the work pool if it is a long text. */
+        /* The request waits for a device, and a long text waits for a thread of the work pool. */
         const int64_t text_bytes = request->scan.decoded ? 0 : request->body.declared;
         const uint64_t scan_ns = known ? request_scan_ns(request) : 0;
         wait_ns = queue_wait_ns(server->queue, request, scan_ns);
@@ -457,7 +459,7 @@ bool infer_is_covered(const struct request *request)
            hold->claim >= memory_budget_large(request->server->memory);
 }
 
-bool infer_may_go_on(struct request *request, uint64_t more)
+bool infer_admit(struct request *request, uint64_t more)
 {
     uint64_t claim = infer_claim(request, more);
     return claim <= request->admission.claim ||

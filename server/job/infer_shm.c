@@ -39,7 +39,7 @@ static enum status acquire_window(struct request *request, const struct shm_wind
     return status;
 }
 
-enum status infer_shm_hold(struct request *request, struct error *err)
+enum status infer_shm_acquire(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->scan.call;
     TRY(acquire_window(request, &call->input_shm, SHM_INPUT, err));
@@ -47,13 +47,13 @@ enum status infer_shm_hold(struct request *request, struct error *err)
     return acquire_window(request, &call->output_shm, SHM_OUTPUT, err);
 }
 
-static bool device_works_there(const struct shm_tensor *shm)
+static bool is_in_use(const struct shm_tensor *shm)
 {
     return shm->in_use.slab != NULL;
 }
 
-/* An output over its input replaces it, in the same pages, if the plan allows that; one that
- * meets it otherwise is copied. */
+/* An output at the same address as the input replaces it in place, if the plan allows that. An
+ * output that overlaps the input in any other way is copied. */
 void infer_shm_place(struct request *request)
 {
     struct shm_tensor *in = &request->memory.shm[SHM_INPUT];
@@ -68,19 +68,19 @@ void infer_shm_place(struct request *request)
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {
         in->in_use = shm_place(in->region, &call->input_shm, align);
-        request->memory.shm_bytes += device_works_there(in) ? call->input_bytes : 0;
+        request->memory.shm_bytes += is_in_use(in) ? call->input_bytes : 0;
     }
     if (out->region == NULL || request->memory.out_bytes == 0 ||
         call->output_shm.bytes < request->memory.out_bytes) {
         return;
     }
-    if (device_works_there(in)) {
+    if (is_in_use(in)) {
         overlap = shm_overlap(in->region, &call->input_shm, call->input_bytes, out->region,
                               &call->output_shm, request->memory.out_bytes);
     }
     if (overlap == SHM_APART) {
         out->in_use = shm_place(out->region, &call->output_shm, align);
-        request->memory.shm_bytes += device_works_there(out) ? request->memory.out_bytes : 0;
+        request->memory.shm_bytes += is_in_use(out) ? request->memory.out_bytes : 0;
     } else if (overlap == SHM_SAME && request->scan.plan.in_place &&
                request->memory.out_bytes <= call->input_bytes) {
         out->in_use = in->in_use;
@@ -112,10 +112,10 @@ enum status infer_shm_write_output(struct request *request, struct error *err)
     const struct scan_call *call = &request->scan.call;
     const struct shm_tensor *in = &request->memory.shm[SHM_INPUT];
     const struct shm_tensor *out = &request->memory.shm[SHM_OUTPUT];
-    if (device_works_there(in)) { /* what it worked on is what the client shared */
+    if (is_in_use(in)) {
         TRY(shm_verify(in->region, &call->input_shm, err));
     }
-    if (device_works_there(out)) {
+    if (is_in_use(out)) {
         TRY(shm_verify(out->region, &call->output_shm, err));
     }
     if (!infer_shm_copies(request, SHM_OUTPUT)) {

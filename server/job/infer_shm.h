@@ -1,6 +1,6 @@
-/* Tensors of a request that lie in clients' shared memory (server/memory/shm.h): held from
- * decoding to the end of the request, and either copied in before the scan and out after it,
- * or, with zero copy, worked on where they are. Thread: the owner. */
+/* Tensors of a request in clients' shared memory (server/memory/shm.h). The request holds the
+ * regions from decoding to its end. The tensors are copied in before the scan and out after it, or,
+ * with zero copy, the device works in the shared memory. Thread: the owner. */
 #ifndef TALLY_SERVER_INFER_SHM_H
 #define TALLY_SERVER_INFER_SHM_H
 
@@ -14,20 +14,21 @@ static inline bool infer_shm_named(const struct request *request)
            call->output_shm.region[0] != '\0';
 }
 
-/* Hold the regions that the decoded head names.
- * err   FORBIDDEN: the client is not on this machine; what shm_acquire() says */
-MUST_CHECK enum status infer_shm_hold(struct request *request, struct error *err);
+/* Acquire the regions that the decoded head names.
+ * err   UNSUPPORTED: shared memory is off; FORBIDDEN: the client is not on this machine; errors of
+ *       shm_acquire() */
+MUST_CHECK enum status infer_shm_acquire(struct request *request, struct error *err);
 
-/* Decide which tensors the device processes in shared memory itself (request.memory.shm[].in_use). The
- * request is planned, request.memory.out_bytes is known, and infer_shm_used() is true. */
+/* Decide which tensors the device processes in shared memory itself (request.memory.shm[].in_use).
+ * The request is planned, request.memory.out_bytes is known, and infer_shm_used() is true. */
 void infer_shm_place(struct request *request);
 
-/* Copy a pending axis from its region, if it has one. Due before codec->complete(). */
+/* Copy a pending axis from its region, if it has one. Call this before codec->complete(). */
 MUST_CHECK enum status infer_shm_read_axis(struct request *request, struct error *err);
-/* Copy the input from its region (infer_shm_copies()). Due after codec->complete(). */
+/* Copy the input from its region (infer_shm_copies()). Call this after codec->complete(). */
 MUST_CHECK enum status infer_shm_read_input(struct request *request, struct error *err);
-/* Copy the computed output to its region if it must be copied; check that regions in use have kept
- * their pages. infer_shm_used() is true.
+/* Check that regions in use have kept their pages; copy the computed output to its region if it
+ * must be copied. infer_shm_used() is true.
  * err   SHM_ERROR: the output does not fit, or a region in use has lost pages; CLIENT_GONE: the
  *       work was given up */
 MUST_CHECK enum status infer_shm_write_output(struct request *request, struct error *err);
@@ -39,7 +40,7 @@ static inline bool infer_shm_used(const struct request *request)
     return shm[SHM_INPUT].region != NULL || shm[SHM_OUTPUT].region != NULL;
 }
 
-/* True if the tensor lies in shared memory and must be copied, which can take a while. */
+/* True if the tensor lies in shared memory and must be copied. */
 static inline bool infer_shm_copies(const struct request *request, enum shm_use tensor)
 {
     const struct shm_tensor *shm = &request->memory.shm[tensor];

@@ -10,14 +10,14 @@
 enum {
     WINDOW = 15,      /* zlib's largest */
     GZIP_FORMAT = 16, /* added to WINDOW */
-    PIECE = 32768     /* bytes handed on at a time */
+    PIECE = 32768     /* most bytes that the sink gets at a time */
 };
 
 struct inflate {
     z_stream stream;
     enum coding coding;
-    bool ended;   /* a whole stream was seen */
-    bool follows; /* this one follows another */
+    bool ended;   /* the current member is complete */
+    bool follows; /* the current gzip member follows another */
     unsigned char piece[PIECE];
 };
 
@@ -60,7 +60,8 @@ static enum status refuse_stream(const struct inflate *unpack, const char *what,
                            unpack->coding == CODING_GZIP ? "gzip" : "deflate (zlib)", what);
 }
 
-/* What follows a gzip member is taken for garbage until something comes out of it. */
+/* Refuse a corrupt or truncated member. Bytes after a gzip member that give no content are reported
+ * as garbage. */
 static enum status refuse_member(const struct inflate *unpack, const char *what,
                                  struct error *err)
 {
@@ -69,7 +70,7 @@ static enum status refuse_member(const struct inflate *unpack, const char *what,
         unpack, garbage ? "the bytes that follow its end are no further one" : what, err);
 }
 
-/* Unpack until the piece is full or the input used up, and hand the piece on. */
+/* Decompress until the piece is full or the input is consumed, and give the piece to the sink. */
 static enum status unpack_piece(struct inflate *unpack, inflate_sink sink, void *context,
                                 struct error *err)
 {
@@ -107,7 +108,7 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
         if (!unpack->ended) {
             TRY(unpack_piece(unpack, sink, context, err));
         }
-        /* A full piece may have left unpacked bytes inside zlib. */
+        /* If the piece was full, zlib may have more output. */
     } while (stream->avail_in > 0 || (!unpack->ended && stream->avail_out == 0));
     return STATUS_OK;
 }

@@ -25,15 +25,15 @@
 #include "server/sched/work.h"
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20, /* payload that the loop swaps or moves, at most */
-    INLINE_UNPACK_BYTES = 512,   /* compressed bytes that the loop decompresses, to 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* of an answer that the loop compresses */
-    LOOP_SCAN_NS = 1 << 15,      /* estimated time of a scan in an HTTP thread, at most, */
-    WORK_SCAN_NS = 1 << 21,      /* and in a thread of the work pool */
-    UNPACK_STEP_BYTES = 1 << 20  /* of content that a short compressed body may become */
+    INLINE_MOVE_BYTES = 1 << 20, /* most bytes that the loop swaps, copies or zeroes */
+    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
+    INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
+    LOOP_SCAN_NS = 1 << 15,      /* most estimated time of a scan in an HTTP thread */
+    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a work thread */
+    UNPACK_STEP_BYTES = 1 << 20  /* bytes of content after which a body counts as a long one */
 };
 
-/* Most nanoseconds of a body that is unpacked in steps. */
+/* Estimated time of UNPACK_STEP_BYTES: more is not decompressed in the class of short work. */
 #define UNPACK_STEP_NS ((uint64_t)UNPACK_STEP_BYTES * NS_PER_TEXT_BYTE)
 
 enum job_next {
@@ -51,7 +51,7 @@ static bool on_loop(const struct request *request)
 
 /* ---- the estimated time of a step on one thread, in nanoseconds ---- */
 
-/* Bytes of an answer that is no text: the output, and the carry in front of it. */
+/* Returns the bytes of a binary answer: the output, and the carry in front of it. */
 static uint64_t binary_answer_bytes(const struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -63,10 +63,9 @@ static uint64_t parse_ns(const struct request *request)
     const struct request_body *body = &request->body;
     const struct packed_body *packed = &body->packed;
     if (body->inflate != NULL &&
-        packed->at > 0) { /* unpack() has begun: the rest is as dense */
+        packed->at > 0) { /* unpack() has begun: assume that the rest has the same ratio */
         const uint64_t ratio = body->unpacked / packed->at + 1;
-        return UNPACK_STEP_NS +
-               (packed->count - packed->at) * ratio * NS_PER_TEXT_BYTE; /* far below 2^63 */
+        return UNPACK_STEP_NS + (packed->count - packed->at) * ratio * NS_PER_TEXT_BYTE;
     }
     if (body->inflate != NULL) {
         return packed->count * NS_PER_TEXT_BYTE; /* the size of the content is not known yet */
@@ -95,8 +94,8 @@ static uint64_t print_ns(const struct request *request)
 
 /* ---- PARSE ---- */
 
-/* Decompress the body in a thread of the work pool, but no more than fits the class of its cost: a
- * body that turns out to be longer must wait with the longer ones. */
+/* Decompress the body in a thread of the work pool. A request that was submitted as short work
+ * stops after UNPACK_STEP_BYTES: if its content is longer, it waits again, with the longer work. */
 static enum job_next unpack(struct request *request)
 {
     const bool small = request->line.cost_ns <= UNPACK_STEP_NS;
@@ -107,7 +106,7 @@ static enum job_next unpack(struct request *request)
     return request->body.inflate != NULL ? JOB_LATER : JOB_NEXT;
 }
 
-/* Whether a text of so many bytes is too long to be parsed or printed on the loop. */
+/* Returns true if a text of so many bytes is too long to be parsed or printed on the loop. */
 static bool text_is_long(const struct request *request, uint64_t bytes)
 {
     return bytes > request->server->config->inline_json_bytes;
@@ -125,8 +124,8 @@ static enum job_next parse_on_loop(struct request *request)
         !request->scan.decoded || request->scan.call.source == CALL_SOURCE_TEXT;
     if (body->inflate != NULL || body->spill ||
         (has_text && text_is_long(request, request->body.head_bytes))) {
-        /* memory for a long body is promised before it is parsed */
-        return infer_may_go_on(request, 0) ? JOB_LATER : JOB_WAIT;
+        /* a long body is parsed after its memory is promised */
+        return infer_admit(request, 0) ? JOB_LATER : JOB_WAIT;
     }
     return infer_decode_body(request) == STATUS_OK ? JOB_NEXT : JOB_DONE;
 }
@@ -150,15 +149,15 @@ static enum job_next step_parse(struct request *request)
 static enum job_next step_prepare(struct request *request)
 {
     if (!on_loop(request) && !infer_is_covered(request)) {
-        return JOB_HOME; /* the request needs more memory than it seemed */
+        return JOB_HOME; /* the request needs a larger claim: the loop asks for admission */
     }
     if (on_loop(request)) {
         const bool long_text = request->scan.call.source == CALL_SOURCE_TEXT &&
                                text_is_long(request, request->body.head_bytes);
-        if (!infer_may_go_on(request, 0)) {
+        if (!infer_admit(request, 0)) {
             return JOB_WAIT;
         }
-        infer_settle(request);
+        infer_update_claim(request);
         if (long_text || request->body.spill ||
             infer_bytes_to_move(request) > INLINE_MOVE_BYTES) {
             return JOB_LATER;
@@ -174,7 +173,7 @@ static enum job_next step_scan(struct request *request)
     struct queue *queue = request->server->queue;
     const bool here = on_loop(request);
     if (request->scan.plan.elements == 0 || request->times.computed != 0) {
-        return JOB_NEXT; /* there is nothing to compute, or a device has computed it */
+        return JOB_NEXT; /* there is nothing to compute, or the scan is done */
     }
     if (!here && cursor_wanted(request)) {
         return JOB_HOME;
@@ -221,7 +220,8 @@ static enum job_next step_print(struct request *request)
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
     }
-    /* In the work pool, a short text that asks for a long answer waits with the long ones. */
+    /* A work thread submits the request again if printing costs more than the estimate in the line,
+     * so that the request waits with the longer work. */
     if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->line.cost_ns) {
         return JOB_LATER;
     }
@@ -233,7 +233,7 @@ static enum job_next step_print(struct request *request)
 
 static const struct job_step {
     enum job_next (*run)(struct request *request);
-    uint64_t (*cost_ns)(const struct request *request); /* of the step, for the work pool */
+    uint64_t (*cost_ns)(const struct request *request); /* estimated time, for the work pool */
     enum request_state next;
 } steps[] = {
     [REQUEST_PARSE] = {step_parse, parse_ns, REQUEST_PREPARE},

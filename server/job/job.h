@@ -1,11 +1,11 @@
-/* The life of a tensor request from its complete body to its answer, in every dialect. Without HTTP:
- * the request says what HTTP has understood.
+/* The life of a tensor request from its complete body to its answer, in every dialect. The module
+ * is independent of HTTP: request->arrival has the parameters of the header.
  *
  *     PARSE --> PREPARE --> SCAN --> PRINT --> READY
  *
- * job.c has the table of steps and job_run(), the function that walks through it. The four steps of
- * a small request run one after the other in one call, in the HTTP thread that read the request. A
- * long step is handed over to another thread, which runs it and carries on.
+ * job.c has the table of steps and job_run(), the function that runs them. The four steps of a
+ * small request run one after the other in one call, in the HTTP thread that read the request. A
+ * long step is handed over to another thread, which runs it and the steps after it.
  *
  * Failure modes: a step that fails sets request->error, and the request is READY; the error is its
  * outcome. */
@@ -14,9 +14,9 @@
 
 #include "server/sched/request.h"
 
-/* Run the request's steps from its state on. Returns true if the request is READY and belongs to the
- * caller. Returns false if the request was handed over: another thread may own it already, and
- * returns it by its completion list. Thread: the request's loop. */
+/* Run the request's steps, beginning with that of its state. Returns true if the request is READY
+ * and the caller owns it. Returns false if the request was handed over: another thread may own it
+ * already, and returns it by its completion list. Thread: the request's loop. */
 bool job_run(struct request *request);
 
 #endif

@@ -7,15 +7,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* True if the answer contains a carry. */
-static bool hands_on(const struct request *request)
+/* Returns true if the answer contains a carry. */
+static bool answers_carry(const struct request *request)
 {
     return carry_answer_most(&request->scan.call.desc, request->scan.call.totals) > 0;
 }
 
 /* Compute the header of the carry to answer. Returns false if the carry would not fit in
  * INT64_MAX bytes of memory. */
-static bool head_of(const struct request *request, struct carry_head *head)
+static bool make_carry_head(const struct request *request, struct carry_head *head)
 {
     const struct scan_desc *desc = &request->scan.call.desc;
     uint64_t elements = 0;
@@ -34,7 +34,7 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
     struct carry_head head;
     /* A carry in the head of the request is counted with the head. */
     const bool in_head = request->arrival.codec_request.carry_bytes > 0;
-    if (!head_of(request, &head)) {
+    if (!make_carry_head(request, &head)) {
         return memory_never_fits(request->server->memory, UINT64_MAX, err);
     }
     *memory = carry_room(head.dtype, head.lines) + CARRY_ROOM +
@@ -42,26 +42,26 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
     return STATUS_OK;
 }
 
-/* Write the initial sum of each line to part->sums: those of the received carry, or of no
- * elements. */
-static enum status take_sums(const struct request *request, const struct part *part,
-                             struct error *err)
+/* Write the initial sum of each line to part->sums: the sums of the received carry, or the initial
+ * value, or zero. */
+static enum status write_initial_sums(const struct request *request, const struct part *part,
+                                      struct error *err)
 {
     const struct scan_call *call = &request->scan.call;
-    struct carry_head came = part->head;
-    came.position = call->carry.position;
+    struct carry_head head = part->head;
+    head.position = call->carry.position;
     if (call->carry.start == NULL) {
         const uint64_t *initial = call->desc.has_initial ? &call->desc.initial : NULL;
-        return carry_begin(&came, initial, request->parallel, part->sums, err);
+        return carry_begin(&head, initial, request->parallel, part->sums, err);
     }
-    return carry_decode(&came, call->carry.start, call->carry.bytes, request->parallel,
+    return carry_decode(&head, call->carry.start, call->carry.bytes, request->parallel,
                         part->sums, err);
 }
 
 enum status part_prepare(struct request *request, struct error *err)
 {
     struct carry_head head;
-    if (!head_of(request, &head)) {
+    if (!make_carry_head(request, &head)) {
         return error_set(err, STATUS_INTERNAL, "the part's geometry was not refused in time");
     }
     struct part *part = calloc(1, sizeof *part);
@@ -79,8 +79,9 @@ enum status part_prepare(struct request *request, struct error *err)
     if (request->scan.plan.elements > 0) {
         scan_slicing_carried(&request->scan.plan, &part->slicing);
     }
-    return part->carries || request->scan.plan.elements == 0 ? take_sums(request, part, err)
-                                                             : STATUS_OK;
+    return part->carries || request->scan.plan.elements == 0
+               ? write_initial_sums(request, part, err)
+               : STATUS_OK;
 }
 
 enum status part_finish(struct request *request, struct error *err)
@@ -88,7 +89,7 @@ enum status part_finish(struct request *request, struct error *err)
     struct part *part = request->scan.part;
     struct answer *answer = &request->reply.answer;
     uint64_t bytes = 0;
-    if (!hands_on(request)) {
+    if (!answers_carry(request)) {
         return STATUS_OK;
     }
     TRY(carry_encode(&part->head, (unsigned char *)part->carry.bytes, request->parallel, &bytes,

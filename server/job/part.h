@@ -1,7 +1,7 @@
 /* Parts of a tensor that is summed in parts along its axis, totals of a tensor, and a tensor whose
- * lines begin with a value (initial). All are one scan whose lines begin with the sums of the received
- * carry, or of that value, if there is one. The sums after the last element become the carry of the
- * answer. A scan for totals answers no output.
+ * lines begin with a value (initial). Each is one scan whose lines begin with the sums of the
+ * received carry, or with that value, if there is one. The sums after the last element become the
+ * carry of the answer. The answer to a scan for totals has no output.
  *
  *     received carry -> a sum a line -> scan (cursor.c) -> a sum a line -> carry to answer
  *
@@ -23,8 +23,8 @@ struct part {
     struct text carry;   /* owned; sums, then the encoded carry */
 };
 
-/* True if the request is a part, asks for totals, or has lines that begin with a value; of segments
- * that value is an element (segments.h). */
+/* Returns true if the request is a part, asks for totals, or has lines that begin with a value. In
+ * a tensor with segments that value is an element (segments.h). */
 static inline bool part_is_one(const struct request *request)
 {
     const struct scan_desc *desc = &request->scan.call.desc;
@@ -44,9 +44,9 @@ MUST_CHECK enum status part_measure(const struct request *request, uint64_t *mem
  * err   OUT_OF_MEMORY; INVALID_DATA; CLIENT_GONE: the work was given up */
 MUST_CHECK enum status part_prepare(struct request *request, struct error *err);
 
-/* Encode the carry after the scan and make it the head of the answer; do nothing if the answer
- * has no carry. The answer borrows the bytes from the part. The size of the carry is then known,
- * and with it the size of the answer's text (infer_text_bytes()) changes.
+/* Encode the carry after the scan and make it the head of the answer; do nothing if the answer has
+ * no carry. The answer borrows the bytes from the part. After this the size of the carry is known,
+ * so infer_text_bytes() may return another value.
  * err   CLIENT_GONE: the work was given up */
 MUST_CHECK enum status part_finish(struct request *request, struct error *err);
 

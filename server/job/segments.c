@@ -1,4 +1,4 @@
-/* Runs of segments, the matrices that they make, and the moves between these and the tensor; see
+/* Runs of segments, their matrices, and the copies between matrices and the tensor; see
  * segments.h. */
 #include "server/job/segments.h"
 
@@ -9,49 +9,50 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 1 << 16, /* segments of a run: between two of them the work can be given up */
-    MOVES = 256,        /* segments that are moved together, line by line */
-    SHORT_BYTES = 64,   /* of a segment that is copied without a call */
-    MATRIX_ALIGN = 64   /* elements: where matrices begin, on cache lines for every type */
+    RUN_MOST = 1 << 16, /* most segments of a run; the work can be given up between runs */
+    MOVES = 256,        /* most segments that are copied together, line by line */
+    SHORT_BYTES = 64,   /* most bytes of a segment that copy_short() copies */
+    MATRIX_ALIGN = 64   /* alignment of matrices in elements: a cache line for every type */
 };
 
 /* Neighbouring segments of one length, scanned as one matrix. */
 struct segment_run {
-    uint64_t first; /* segment */
-    uint64_t count;
-    uint64_t length;   /* elements of each */
-    uint64_t gathered; /* place of its matrix, if it is gathered by itself */
+    uint64_t first;    /* number of the first segment */
+    uint64_t count;    /* number of segments */
+    uint64_t length;   /* elements of each segment */
+    uint64_t gathered; /* position of the run's matrix, if the run is gathered */
 };
 
-/* A matrix of gathered segments: of the short ones of one length, wherever they are, or of a run. */
+/* A matrix of gathered segments: all short segments of one length, or the segments of a long
+ * run. */
 struct segment_matrix {
-    uint64_t count;
-    uint64_t at; /* its place among the gathered elements */
+    uint64_t count; /* number of segments */
+    uint64_t at;    /* position in the gathered elements */
 };
 
 struct segments {
     const struct scan_call *call; /* borrowed */
     const struct scan_plan *plan; /* borrowed */
-    size_t bytes;                 /* of an element */
-    uint64_t axis_in;             /* elements between neighbours along the axis */
-    uint64_t axis_out;
-    struct scan_dim inner; /* the dimension inside the axis; of size 1 if there is none */
-    uint64_t outer;        /* lines of the other dimensions together */
-    uint64_t long_cells;   /* cells along the axis of a long run, at least */
-    uint64_t gathered;     /* elements */
-    struct segment_matrix classes[SEGMENTS_GATHER]; /* by length */
+    size_t bytes;                 /* bytes of an element */
+    uint64_t axis_in;             /* stride of the axis in the input, in elements */
+    uint64_t axis_out;            /* stride of the axis in the output, in elements */
+    struct scan_dim inner;        /* dimension inside the axis; size 1 if there is none */
+    uint64_t outer;               /* number of lines of all other dimensions */
+    uint64_t long_cells;          /* least cells along the axis of a long run */
+    uint64_t gathered;            /* number of gathered elements, padding included */
+    struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
     size_t run_count;
-    size_t classes_done; /* scans that are out */
-    size_t runs_done;
-    struct scan_job *jobs; /* of a round; room for `room`, with a plan each */
-    struct scan_plan *plans;
-    size_t room;
-    struct segment_run runs[]; /* the long ones */
+    size_t classes_done;       /* number of classes that segments_next() has returned */
+    size_t runs_done;          /* number of runs that it has returned */
+    struct scan_job *jobs;     /* owned: scans of a round */
+    struct scan_plan *plans;   /* owned: plans of these scans */
+    size_t room;               /* entries of `jobs` and of `plans` */
+    struct segment_run runs[]; /* long runs */
 };
 
 /* ---- sizes ---- */
 
-/* The dimension whose elements are nearer to each other than those of the axis. */
+/* Returns the dimension whose stride is less than that of the axis. */
 static struct scan_dim inner_of(const struct scan_plan *plan)
 {
     const struct scan_dim *last = &plan->dim[plan->dims > 0 ? plan->dims - 1 : 0];
@@ -59,7 +60,7 @@ static struct scan_dim inner_of(const struct scan_plan *plan)
     return inside ? *last : (struct scan_dim){1, 0, 0};
 }
 
-/* Most long runs. */
+/* Returns the most long runs that the tensor can have. */
 static uint64_t runs_most(const struct scan_desc *desc, const struct scan_plan *plan)
 {
     const uint64_t inner = inner_of(plan).size;
@@ -78,7 +79,7 @@ uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_p
            launch_most(desc) * (sizeof(struct scan_job) + sizeof(struct scan_plan));
 }
 
-/* Cells along the axis that make a run a long one, where the length of its segments does not decide. */
+/* Returns the least cells along the axis of a long run in a tensor without an initial value. */
 static uint64_t long_cells(const struct scan_plan *plan)
 {
     return scan_ceil_div(SEGMENTS_GATHER, inner_of(plan).size);
@@ -116,7 +117,7 @@ static uint64_t segment_length(const struct scan_desc *desc, uint64_t segment)
     return (uint64_t)(scan_offset(desc, segment + 1) - scan_offset(desc, segment));
 }
 
-/* From a run, or all zeros, to the next one; false after the last. */
+/* Replace a run by the next one; all zeros: by the first. Returns false after the last. */
 static bool run_next(const struct scan_desc *desc, struct segment_run *run)
 {
     const uint64_t first = run->first + run->count;
@@ -131,8 +132,9 @@ static bool run_next(const struct scan_desc *desc, struct segment_run *run)
     return true;
 }
 
-/* Whether a run makes a scan of its own. With an initial value, for which each segment needs room, it
- * is gathered all the same, and only segments that have no class are by themselves. */
+/* Returns true if a run has a scan of its own. With an initial value, for which each segment needs
+ * room, long runs are gathered, too; then a run is long if its segments are too long for a
+ * class. */
 static bool is_long(const struct segments *segments, const struct segment_run *run)
 {
     if (segments->call->desc.has_initial) {
@@ -141,13 +143,13 @@ static bool is_long(const struct segments *segments, const struct segment_run *r
     return run->count * run->length >= segments->long_cells;
 }
 
-/* Cells along the axis of a gathered segment. */
+/* Returns the cells along the axis of a gathered segment. */
 static uint64_t gathered_length(const struct segments *segments, uint64_t length)
 {
     return length + segments->call->desc.has_initial;
 }
 
-/* Give a matrix of `count` segments its place among the gathered ones. */
+/* Append a matrix of `count` segments to the gathered elements. Returns its position. */
 static uint64_t place_matrix(struct segments *segments, uint64_t length, uint64_t count)
 {
     const uint64_t at = segments->gathered;
@@ -187,7 +189,7 @@ static enum status find_runs(struct segments *segments, struct error *err)
     return STATUS_OK;
 }
 
-/* Take memory for the scans of a round. */
+/* Allocate the scans of a round. */
 static enum status allocate_launch(struct segments *segments, struct error *err)
 {
     size_t scans = segments->run_count;
@@ -243,32 +245,33 @@ void segments_destroy(struct segments *segments)
     }
 }
 
-/* ---- moves ---- */
+/* ---- copies between the tensor and the matrices ---- */
 
-/* A segment between the tensor and its matrix. */
+/* The copy of one segment; positions and lengths in elements. */
 struct segment_move {
-    uint64_t tensor;   /* elements from the cell of a line with axis index 0 */
-    uint64_t gathered; /* elements to its first cell in the first of the outer lines */
-    uint64_t line;     /* and from there to the same in the next one */
+    uint64_t tensor;   /* offset of its first cell from the start of a line of the tensor */
+    uint64_t gathered; /* position of its first cell of the first outer line in the matrix */
+    uint64_t line;     /* distance of outer lines in the matrix */
     uint64_t length;
-    uint64_t initial; /* where an initial value goes, likewise */
+    uint64_t initial; /* position of the initial value of the first outer line */
 };
 
 struct mover {
     const struct segments *segments;
-    bool back;             /* from the matrices to the output */
+    bool back;             /* copy from the matrices to the output */
     unsigned char *tensor; /* input or output; an input is only read */
     unsigned char *gathered;
-    uint64_t axis_step; /* of the tensor */
-    uint64_t inner_step;
-    bool dense;     /* all cells of a segment are neighbours in the tensor */
-    uint64_t moved; /* bytes since the last step */
-    size_t count;
+    uint64_t axis_step;  /* stride of the axis in the tensor */
+    uint64_t inner_step; /* stride of the inner dimension in the tensor */
+    bool dense;          /* all cells of a segment are neighbours in the tensor */
+    uint64_t moved;      /* bytes copied since the last step */
+    size_t count;        /* number of moves */
     struct segment_move moves[MOVES];
 };
 
-/* Counts work, and takes a step once there is enough of it. Returns false if it is given up. */
-static bool mover_go_on(struct mover *mover, uint64_t bytes)
+/* Count work; after PARALLEL_STEP_BYTES of it, call parallel_step(). Returns false if the work is
+ * given up. */
+static bool count_work(struct mover *mover, uint64_t bytes)
 {
     enum {
         MOVE_BYTES = 32 /* bytes that are copied in the time of one move */
@@ -281,9 +284,9 @@ static bool mover_go_on(struct mover *mover, uint64_t bytes)
     return parallel_step(mover->segments->call->parallel);
 }
 
-/* Copies at most SHORT_BYTES without a call: of lengths up to twice a power of two, the first and the
- * last half, which may overlap. Lengths vary from one segment to the next, so that each branch on them
- * is often mispredicted. */
+/* Copy at most SHORT_BYTES without a call of memcpy(): for lengths up to twice a power of two, copy
+ * the first and the last bytes, as many as that power; both may overlap. The code has few branches
+ * on the length, because lengths vary from one segment to the next and mispredict them. */
 static inline void copy_short(unsigned char *to, const unsigned char *from, size_t count)
 {
 #define COPY_HALVES(half)                          \
@@ -311,7 +314,8 @@ static inline void copy_short(unsigned char *to, const unsigned char *from, size
 #undef COPY_HALVES
 }
 
-/* Move `count` cells, of the tensor `step` elements apart, in the matrix neighbours. */
+/* Copy `count` cells, which are `step` elements apart in the tensor and neighbours in the
+ * matrix. */
 static bool move_cells(struct mover *mover, uint64_t tensor, uint64_t step, uint64_t gathered,
                        uint64_t count)
 {
@@ -328,14 +332,14 @@ static bool move_cells(struct mover *mover, uint64_t tensor, uint64_t step, uint
             scan_copy_elements(other, 1, own, step, some, bytes);
         }
         at += some;
-        if (!mover_go_on(mover, some * bytes)) {
+        if (!count_work(mover, some * bytes)) {
             return false;
         }
     }
     return true;
 }
 
-/* Fill the cells of the initial value, one for each inner line. */
+/* Write the initial value to the cells before (or after) a segment, one for each inner line. */
 static bool put_initial(struct mover *mover, uint64_t cell)
 {
     const size_t bytes = mover->segments->bytes;
@@ -343,14 +347,14 @@ static bool put_initial(struct mover *mover, uint64_t cell)
     const uint64_t value = mover->segments->call->desc.initial;
     for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian */
         memcpy(mover->gathered + (cell + i) * bytes, &value, bytes);
-        if (i % RUN_MOST == RUN_MOST - 1 && !mover_go_on(mover, RUN_MOST * bytes)) {
+        if (i % RUN_MOST == RUN_MOST - 1 && !count_work(mover, RUN_MOST * bytes)) {
             return false;
         }
     }
     return true;
 }
 
-/* One segment in one of the outer lines, which begins at element `at` of the tensor. */
+/* Copy one segment of one outer line, which begins at element `at` of the tensor. */
 static bool move_segment(struct mover *mover, const struct segment_move *move, uint64_t at,
                          uint64_t outer)
 {
@@ -367,55 +371,55 @@ static bool move_segment(struct mover *mover, const struct segment_move *move, u
     if (mover->dense) {
         return move_cells(mover, tensor, 1, gathered, move->length * inner);
     }
-    bool goes_on = true;
-    for (uint64_t i = 0; i < move->length && goes_on; i++) {
-        goes_on = move_cells(mover, tensor + i * mover->axis_step, mover->inner_step,
-                             gathered + i * inner, inner);
+    bool ok = true;
+    for (uint64_t i = 0; i < move->length && ok; i++) {
+        ok = move_cells(mover, tensor + i * mover->axis_step, mover->inner_step,
+                        gathered + i * inner, inner);
     }
-    return goes_on;
+    return ok;
 }
 
-/* All moves in one of the outer lines, of dense segments without an initial value. */
+/* Make all collected moves of one outer line, for dense segments without an initial value. */
 static bool move_dense(struct mover *mover, uint64_t at, uint64_t outer)
 {
     const size_t bytes = mover->segments->bytes;
     const uint64_t inner = mover->segments->inner.size;
-    bool goes_on = true;
-    for (size_t i = 0; i < mover->count && goes_on; i++) {
+    bool ok = true;
+    for (size_t i = 0; i < mover->count && ok; i++) {
         const struct segment_move *move = &mover->moves[i];
         const uint64_t cells = move->length * inner;
         unsigned char *own = mover->tensor + (at + move->tensor) * bytes;
         unsigned char *other = mover->gathered + (move->gathered + outer * move->line) * bytes;
         if (cells > SHORT_BYTES / bytes) {
-            goes_on = move_segment(mover, move, at, outer);
+            ok = move_segment(mover, move, at, outer);
         } else {
             copy_short(mover->back ? own : other, mover->back ? other : own, cells * bytes);
         }
     }
-    return goes_on && mover_go_on(mover, mover->count * SHORT_BYTES / 2);
+    return ok && count_work(mover, mover->count * SHORT_BYTES / 2);
 }
 
-/* Make the moves that have been collected, line by line, so that each line is read in order. */
+/* Make all collected moves, line by line, so that each line of the tensor is accessed in order. */
 static bool make_moves(struct mover *mover)
 {
     const struct segments *segments = mover->segments;
-    bool goes_on = true;
-    for (uint64_t outer = 0; outer < segments->outer && goes_on; outer++) {
+    bool ok = true;
+    for (uint64_t outer = 0; outer < segments->outer && ok; outer++) {
         const uint64_t at =
             scan_plan_line_at(segments->plan, outer * segments->inner.size, mover->back);
         if (mover->dense && (mover->back || !segments->call->desc.has_initial)) {
-            goes_on = move_dense(mover, at, outer);
+            ok = move_dense(mover, at, outer);
             continue;
         }
-        for (size_t i = 0; i < mover->count && goes_on; i++) {
-            goes_on = move_segment(mover, &mover->moves[i], at, outer);
+        for (size_t i = 0; i < mover->count && ok; i++) {
+            ok = move_segment(mover, &mover->moves[i], at, outer);
         }
     }
     mover->count = 0;
-    return goes_on;
+    return ok;
 }
 
-/* Collect a segment, number `index` of the matrix at `at`, which has `count` segments. */
+/* Collect the move of a segment, number `index` of its matrix. */
 static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t length,
                             const struct segment_matrix *matrix, uint64_t index)
 {
@@ -435,27 +439,27 @@ static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t leng
     return mover->count < MOVES || make_moves(mover);
 }
 
-/* Collect the short segments from `first` on and before `end`, among which are no long ones. next: of
- * each class the number of its next segment. */
+/* Collect the moves of the segments [first, end), all of which are short. next: for each class the
+ * number of its next segment in the matrix. */
 static bool move_short(struct mover *mover, uint64_t first, uint64_t end, uint64_t *next)
 {
     const struct segments *segments = mover->segments;
-    bool goes_on = true;
-    for (uint64_t at = first; at < end && goes_on; at += RUN_MOST) {
+    bool ok = true;
+    for (uint64_t at = first; at < end && ok; at += RUN_MOST) {
         const uint64_t stop = smaller_of(at + RUN_MOST, end);
-        for (uint64_t segment = at; segment < stop && goes_on; segment++) {
+        for (uint64_t segment = at; segment < stop && ok; segment++) {
             const uint64_t length = segment_length(&segments->call->desc, segment);
             if (length > 0) {
-                goes_on = add_move(mover, segment, length, &segments->classes[length],
-                                   next[length]++);
+                ok = add_move(mover, segment, length, &segments->classes[length],
+                              next[length]++);
             }
         }
-        goes_on = goes_on && mover_go_on(mover, RUN_MOST);
+        ok = ok && count_work(mover, RUN_MOST);
     }
-    return goes_on;
+    return ok;
 }
 
-/* All moves in one direction. */
+/* Copy all gathered segments in one direction. */
 static bool move_all(struct mover *mover)
 {
     const struct segments *segments = mover->segments;
@@ -463,19 +467,19 @@ static bool move_all(struct mover *mover)
     const uint64_t inner = segments->inner.size;
     uint64_t next[SEGMENTS_GATHER] = {0};
     uint64_t segment = 0;
-    bool goes_on = true;
+    bool ok = true;
     mover->dense = inner == 1 ? mover->axis_step == 1
                               : mover->inner_step == 1 && mover->axis_step == inner;
-    for (size_t i = 0; i < segments->run_count && goes_on; i++) {
+    for (size_t i = 0; i < segments->run_count && ok; i++) {
         const struct segment_run *run = &segments->runs[i];
         const struct segment_matrix own = {run->count, run->gathered};
-        goes_on = move_short(mover, segment, run->first, next);
-        for (uint64_t k = 0; desc->has_initial && k < run->count && goes_on; k++) {
-            goes_on = add_move(mover, run->first + k, run->length, &own, k);
+        ok = move_short(mover, segment, run->first, next);
+        for (uint64_t k = 0; desc->has_initial && k < run->count && ok; k++) {
+            ok = add_move(mover, run->first + k, run->length, &own, k);
         }
         segment = run->first + run->count;
     }
-    return goes_on && move_short(mover, segment, desc->segments, next) && make_moves(mover);
+    return ok && move_short(mover, segment, desc->segments, next) && make_moves(mover);
 }
 
 enum status segments_gather(const struct segments *segments, const void *input, void *gathered,
@@ -503,7 +507,7 @@ enum status segments_scatter(const struct segments *segments, void *gathered, vo
 
 /* ---- scans ---- */
 
-/* The scan of a matrix of gathered segments. */
+/* Plan the scan of a matrix of gathered segments. */
 static void plan_gathered(const struct segments *segments, uint64_t length, uint64_t count,
                           struct scan_plan *plan)
 {
@@ -515,7 +519,7 @@ static void plan_gathered(const struct segments *segments, uint64_t length, uint
     scan_plan_lines(segments->plan, axis, dims, ARRAY_COUNT(dims), plan);
 }
 
-/* The scan of a run where it lies. */
+/* Plan the scan of a run in place. */
 static void plan_run(const struct segments *segments, const struct segment_run *run,
                      struct scan_plan *plan)
 {
@@ -529,7 +533,7 @@ static void plan_run(const struct segments *segments, const struct segment_run *
     scan_plan_lines(whole, axis, dims, (size_t)whole->dims + 1, plan);
 }
 
-/* The scan of a run, or, `gathered`, of the matrix at that place. */
+/* Returns the scan of a run in place, or, if `gathered`, of its matrix. */
 static struct scan_job make_job(const struct segments *segments, const struct segment_run *run,
                                 bool gathered, const struct segments_place *place,
                                 struct scan_plan *plan)
@@ -547,7 +551,7 @@ static struct scan_job make_job(const struct segments *segments, const struct se
     plan_run(segments, run, plan);
     job.in_offset = place->in_offset + (size_t)in * segments->bytes;
     job.out_offset = place->out_offset + (size_t)out * segments->bytes;
-    job.holes = plan->gaps; /* other scans' cells are there */
+    job.holes = plan->gaps; /* the gaps contain cells of other scans */
     plan->gaps = false;
     return job;
 }
@@ -558,7 +562,7 @@ bool segments_done(const struct segments *segments)
            segments->runs_done == segments->run_count;
 }
 
-/* The next scan in *job, with its plan; false after the last. */
+/* Get the next scan, with its plan. Returns false after the last. */
 static bool next_job(const struct segments *segments, const struct segments_place *place,
                      struct scan_plan *plan, struct scan_job *job)
 {
@@ -577,7 +581,7 @@ static bool next_job(const struct segments *segments, const struct segments_plac
     return true;
 }
 
-/* Passes over lengths that no short segment has. */
+/* Skip classes without segments. */
 static void skip_classes(struct segments *segments)
 {
     while (segments->classes_done < SEGMENTS_GATHER &&
@@ -596,7 +600,7 @@ size_t segments_next(struct segments *segments, const struct segments_place *pla
            next_job(segments, place, &segments->plans[count], &segments->jobs[count])) {
         const uint64_t more = segments->plans[count].elements;
         if (count > 0 && (more > most || sum > most - more)) {
-            break; /* it is the first of the next round */
+            break; /* the scan is the first of the next round */
         }
         sum += more;
         count++;

@@ -1,6 +1,6 @@
-/* Buddy allocation. A block of order k is BUDDY_MIN_BYTES << k bytes and begins at a multiple
- * of its size; two halves of one block ("buddies") join again when both are free. Blocks are
- * named by the number of their first leaf (a leaf is BUDDY_MIN_BYTES). */
+/* Buddy allocation. A block of order k has BUDDY_MIN_BYTES << k bytes and begins at a multiple of
+ * its size. Two halves of one block ("buddies") are merged when both are free. A block is
+ * identified by the number of its first leaf (a leaf has BUDDY_MIN_BYTES). */
 #include "server/memory/buddy.h"
 
 #include <assert.h>
@@ -20,7 +20,7 @@ enum leaf_state {
 
 /* One per leaf; meaningful for the first leaf of a block. */
 struct leaf {
-    LIST_ENTRY(leaf) free; /* those of its order */
+    LIST_ENTRY(leaf) free; /* link of the free list of its order */
     uint8_t order;
     uint8_t state; /* enum leaf_state */
 };
@@ -49,8 +49,8 @@ static void set_free(struct buddy *buddy, uint32_t leaf, unsigned order)
     LIST_INSERT_HEAD(&buddy->free[order], block, free);
 }
 
-/* Take a block that is free out of its list. */
-static void set_state(struct leaf *block, enum leaf_state state)
+/* Remove a free block from its list. */
+static void set_used(struct leaf *block, enum leaf_state state)
 {
     LIST_REMOVE(block, free);
     block->state = (uint8_t)state;
@@ -65,7 +65,7 @@ struct buddy *buddy_create(size_t bytes)
         return NULL;
     }
     buddy->top_order = top;
-    set_free(buddy, 0, top); /* and no other is: an empty list is all zeroes */
+    set_free(buddy, 0, top); /* the other lists are empty: all zeroes */
     return buddy;
 }
 
@@ -86,7 +86,7 @@ bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset)
     }
     struct leaf *block = LIST_FIRST(&buddy->free[order]);
     const uint32_t leaf = (uint32_t)(block - buddy->leaves);
-    set_state(block, LEAF_TAKEN);
+    set_used(block, LEAF_TAKEN);
     while (order > wanted) {
         order--;
         set_free(buddy, leaf + (UINT32_C(1) << order), order); /* keep the lower half */
@@ -110,7 +110,7 @@ void buddy_give(struct buddy *buddy, size_t offset)
         if (block->state != LEAF_FREE || block->order != order) {
             break;
         }
-        set_state(block, LEAF_INSIDE);
+        set_used(block, LEAF_INSIDE);
         leaf = leaf < other ? leaf : other;
         order++;
     }

@@ -1,6 +1,6 @@
-/* Blocks of powers of two inside one range of offsets: the shared slabs of memory.c. Knows no
- * memory, only offsets, so nothing of it lies where a client's bytes lie.
- * Thread: one at a time. */
+/* A buddy allocator for the shared slabs of memory.c. It allocates offsets in a range and never
+ * accesses the slab, so that its records are not next to the bytes of clients. Thread: one at a
+ * time. */
 #ifndef TALLY_SERVER_BUDDY_H
 #define TALLY_SERVER_BUDDY_H
 
@@ -13,14 +13,15 @@ enum {
     BUDDY_MIN_BYTES = 1024
 };
 
-/* bytes: of the range, BUDDY_MIN_BYTES times a power of two. NULL without memory. */
+/* bytes: length of the range, BUDDY_MIN_BYTES times a power of two. Returns NULL without memory. */
 struct buddy *buddy_create(size_t bytes);
 void buddy_destroy(struct buddy *buddy); /* NULL is fine */
 
-/* A block of at least bytes > 0, the latest freed first; false if none is free. */
+/* Allocate a block of at least bytes > 0, preferably one that was freed last. Returns false if none
+ * is free. */
 bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset);
-void buddy_give(struct buddy *buddy, size_t offset); /* of a block taken before */
+void buddy_give(struct buddy *buddy, size_t offset); /* free a block of buddy_take() */
 
-bool buddy_unused(const struct buddy *buddy);
+bool buddy_unused(const struct buddy *buddy); /* no block is allocated */
 
 #endif

@@ -1,13 +1,13 @@
 /* Two kinds of slabs.
  *
- * Shared: small blocks of all sizes, cut from a few slabs by a buddy allocator, the first slab
- * with room first, so that requests that wait together mostly lie in one slab and run in one
- * launch. Own: a large block has its slab; sizes are rounded to an eighth of a power of two, so
- * that the next request of that size finds it again, its pages already there (touching fresh
- * pages costs more than the scan).
+ * Shared: a few slabs, from which a buddy allocator cuts small blocks of all sizes. The first slab
+ * with room is used first, so that requests that wait together mostly have one slab and share a
+ * launch. Own: a large block has a slab of its own. Its size is rounded up in steps of an eighth of
+ * a power of two, so that the next request of about that size can reuse the slab, whose pages the
+ * system has already allocated (page faults cost more than the scan).
  *
- * Unused own slabs wait in a list, latest first. They leave after keep_ms, or when the total
- * would exceed the budget: then a thread of their own unmaps them, because that takes
+ * Idle own slabs are kept in a list, latest first. They are evicted after keep_ms, or when the
+ * total would exceed the budget. A thread of this module unmaps evicted slabs, because that takes
  * milliseconds. System calls are made outside the lock. */
 #include "server/memory/memory.h"
 
@@ -33,45 +33,44 @@
 #endif
 
 enum {
-    OWN_OFFSET = SLAB_ALIGN, /* of the usable bytes in an own slab: page-aligned */
-    SHARED_MAX = 4096,       /* shared slabs */
-    KEPT_PART = 16,          /* of the budget for small requests: a sixteenth, ... */
-    KEPT_MOST = 64 << 20,    /* ... at most */
-    UNMAP_PIECE = 16 << 20   /* bytes: whoever maps memory meanwhile waits for one piece */
+    OWN_OFFSET = SLAB_ALIGN, /* offset of the usable bytes in an own slab: page-aligned */
+    SHARED_MAX = 4096,       /* most shared slabs */
+    KEPT_PART = 16,          /* part of the budget that is kept for small requests: 1/16, */
+    KEPT_MOST = 64 << 20,    /* at most so many bytes */
+    UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time, while mmap() of other threads waits */
 };
 
 /* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
 struct shared_slab {
     struct slab *slab; /* owned; NULL: the entry is free */
     struct buddy *buddy;
-    uint64_t unused_since_ns; /* valid while nothing is taken from it */
+    uint64_t unused_since_ns; /* valid while no block is allocated from the slab */
 };
 
-/* A slab nobody uses. */
+/* An own slab that no block uses. */
 struct idle_slab {
     struct slab *slab; /* owned */
     size_t touched;    /* as in struct memory_block */
     uint64_t since_ns;
-    struct idle_slab *next; /* used less lately */
+    struct idle_slab *next; /* less recently used */
 };
 
 struct memory {
     struct memory_options options;
-    atomic_uint_fast64_t reserved;  /* taken by requests */
-    atomic_uint_fast64_t committed; /* the same and what was promised */
-    atomic_uint_fast64_t
-        refused_ns; /* when too little was free last; 0: those bytes were had */
-    atomic_uint_fast64_t refused_bytes; /* how many bytes would have had to be free, ... */
-    atomic_uint_fast64_t refused_limit; /* ... of this part of the budget */
-    pthread_mutex_t lock;               /* guards everything below */
-    size_t shared_count;                /* entries of shared[] ever used */
-    struct idle_slab *idle;
-    struct idle_slab *leaving; /* to be unmapped, and no longer in slab_bytes */
+    atomic_uint_fast64_t reserved;      /* bytes of the budget reserved by requests */
+    atomic_uint_fast64_t committed;     /* bytes reserved or promised */
+    atomic_uint_fast64_t refused_ns;    /* time of the last refusal; 0: none, or forgotten */
+    atomic_uint_fast64_t refused_bytes; /* bytes that the refused request needed in all */
+    atomic_uint_fast64_t refused_limit; /* bytes of the part of the budget that it could use */
+    pthread_mutex_t lock;               /* guards the fields below */
+    size_t shared_count;                /* number of entries of shared[] ever used */
+    struct idle_slab *idle;             /* owned list, most recently used first */
+    struct idle_slab *evicted;          /* owned list of slabs to unmap, not in slab_bytes */
     bool stopping;
     uint64_t slab_bytes;
     uint64_t block_count;
     struct shared_slab shared[SHARED_MAX];
-    pthread_cond_t leave; /* leaving, stopping */
+    pthread_cond_t wake_unmapper; /* `evicted` or `stopping` has changed */
     pthread_t unmapper;
 };
 
@@ -96,8 +95,8 @@ static void destroy_idle(struct idle_slab *idle)
     }
 }
 
-/* Have slabs unmapped that are not in slab_bytes any more. */
-static void let_leave(struct memory *memory, struct idle_slab *first)
+/* Hand a list of slabs, already subtracted from slab_bytes, to the unmapping thread. */
+static void unmap_later(struct memory *memory, struct idle_slab *first)
 {
     if (first == NULL) {
         return;
@@ -107,9 +106,9 @@ static void let_leave(struct memory *memory, struct idle_slab *first)
         last = last->next;
     }
     MUST(pthread_mutex_lock(&memory->lock));
-    last->next = memory->leaving;
-    memory->leaving = first;
-    MUST(pthread_cond_signal(&memory->leave));
+    last->next = memory->evicted;
+    memory->evicted = first;
+    MUST(pthread_cond_signal(&memory->wake_unmapper));
     MUST(pthread_mutex_unlock(&memory->lock));
 }
 
@@ -119,13 +118,13 @@ static void *unmap_slabs(void *argument)
     (void)pthread_setname_np(pthread_self(), "tally-memory");
     machine_step_back(MACHINE_BEHIND_HTTP);
     MUST(pthread_mutex_lock(&memory->lock));
-    while (!memory->stopping || memory->leaving != NULL) {
-        struct idle_slab *idle = memory->leaving;
+    while (!memory->stopping || memory->evicted != NULL) {
+        struct idle_slab *idle = memory->evicted;
         if (idle == NULL) {
-            MUST(pthread_cond_wait(&memory->leave, &memory->lock));
+            MUST(pthread_cond_wait(&memory->wake_unmapper, &memory->lock));
             continue;
         }
-        memory->leaving = idle->next;
+        memory->evicted = idle->next;
         idle->next = NULL;
         MUST(pthread_mutex_unlock(&memory->lock));
         size_t bytes = slab_bytes(idle->slab);
@@ -150,11 +149,11 @@ enum status memory_create(const struct memory_options *options, struct memory **
     assert(options->small_block_bytes + MEMORY_HEADROOM <= options->small_slab_bytes);
     memory->options = *options;
     MUST(pthread_mutex_init(&memory->lock, NULL));
-    MUST(pthread_cond_init(&memory->leave, NULL));
+    MUST(pthread_cond_init(&memory->wake_unmapper, NULL));
     enum status status =
         thread_start(&memory->unmapper, unmap_slabs, memory, "unmapping memory", err);
     if (status != STATUS_OK) {
-        MUST(pthread_cond_destroy(&memory->leave));
+        MUST(pthread_cond_destroy(&memory->wake_unmapper));
         MUST(pthread_mutex_destroy(&memory->lock));
         free(memory);
         return status;
@@ -176,7 +175,7 @@ void memory_destroy(struct memory *memory)
     assert(memory->block_count == 0);
     MUST(pthread_mutex_lock(&memory->lock));
     memory->stopping = true;
-    MUST(pthread_cond_signal(&memory->leave));
+    MUST(pthread_cond_signal(&memory->wake_unmapper));
     MUST(pthread_mutex_unlock(&memory->lock));
     MUST(pthread_join(memory->unmapper, NULL));
     destroy_idle(memory->idle);
@@ -186,7 +185,7 @@ void memory_destroy(struct memory *memory)
             buddy_destroy(memory->shared[i].buddy);
         }
     }
-    MUST(pthread_cond_destroy(&memory->leave));
+    MUST(pthread_cond_destroy(&memory->wake_unmapper));
     MUST(pthread_mutex_destroy(&memory->lock));
     free(memory);
 }
@@ -207,8 +206,9 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole, kept);
 }
 
-/* Commit `bytes`, or up to `lack` bytes fewer if there is no room for all below the limit:
- * *committed. If even these do not fit, nothing is committed, and *left is what was free. */
+/* Commit *committed bytes: `bytes`, or up to `lack` bytes fewer if there is no room for all below
+ * the limit. Returns false, and commits nothing, if even these do not fit. *left: bytes that were
+ * free. */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
                         uint64_t *committed, uint64_t *left)
 {
@@ -223,7 +223,7 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
     return true;
 }
 
-/* Remember for memory_pressed() that a request did not get the memory that it needs in all. */
+/* Record for memory_pressed() that a request which needs `bytes` in all was refused. */
 static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t limit)
 {
     if (bytes <= limit) {
@@ -233,7 +233,8 @@ static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t lim
     }
 }
 
-/* A request has so much memory in all: if that is what was refused last, forget the refusal. */
+/* A request has got `bytes` in all: if the last refused request needed no more, forget the
+ * refusal. */
 static void forget_refusal(struct memory *memory, uint64_t bytes)
 {
     if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
@@ -271,7 +272,7 @@ enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
                      need, free_now, whole);
 }
 
-static void take_off(atomic_uint_fast64_t *count, uint64_t bytes)
+static void subtract(atomic_uint_fast64_t *count, uint64_t bytes)
 {
     uint64_t before = atomic_fetch_sub(count, bytes);
     assert(before >= bytes);
@@ -284,14 +285,14 @@ uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns)
     }
     const uint64_t bytes = atomic_load_explicit(&memory->refused_bytes, memory_order_relaxed);
     const uint64_t limit = atomic_load_explicit(&memory->refused_limit, memory_order_relaxed);
-    const uint64_t taken = atomic_load(&memory->committed);
-    return bytes - smaller_of(bytes, limit - smaller_of(taken, limit));
+    const uint64_t committed = atomic_load(&memory->committed);
+    return bytes - smaller_of(bytes, limit - smaller_of(committed, limit));
 }
 
 void memory_release(struct memory *memory, uint64_t bytes)
 {
-    take_off(&memory->reserved, bytes);
-    take_off(&memory->committed, bytes);
+    subtract(&memory->reserved, bytes);
+    subtract(&memory->committed, bytes);
 }
 
 uint64_t memory_budget_large(const struct memory *memory)
@@ -320,7 +321,7 @@ bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack, uint64
 
 void memory_unpromise(struct memory *memory, uint64_t bytes)
 {
-    take_off(&memory->committed, bytes);
+    subtract(&memory->committed, bytes);
 }
 
 void memory_draw(struct memory *memory, uint64_t bytes)
@@ -328,7 +329,7 @@ void memory_draw(struct memory *memory, uint64_t bytes)
     (void)atomic_fetch_add(&memory->reserved, bytes);
 }
 
-/* Small blocks. */
+/* ---- small blocks ---- */
 
 static bool take_shared(struct memory *memory, size_t bytes, struct memory_block *block)
 {
@@ -349,7 +350,7 @@ static bool take_shared(struct memory *memory, size_t bytes, struct memory_block
     return false;
 }
 
-/* Make a shared slab; false without memory. */
+/* Create a shared slab. Returns false without memory. */
 static bool grow_shared(struct memory *memory)
 {
     struct slab *slab = slab_create(memory->options.small_slab_bytes);
@@ -398,7 +399,7 @@ static enum status no_slab(struct error *err)
 static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,
                               struct error *err)
 {
-    for (;;) { /* others may take what was added: grow again */
+    for (;;) { /* other threads may use up a new slab before this one gets a block */
         MUST(pthread_mutex_lock(&memory->lock));
         bool taken = take_shared(memory, bytes, block);
         MUST(pthread_mutex_unlock(&memory->lock));
@@ -411,9 +412,9 @@ static enum status take_small(struct memory *memory, size_t bytes, struct memory
     }
 }
 
-/* Large blocks. */
+/* ---- large blocks ---- */
 
-/* Sizes in steps of an eighth of their power of two. */
+/* Round the size up in steps of an eighth of its power of two. */
 static uint64_t own_slab_bytes(size_t bytes)
 {
     uint64_t need = bytes + OWN_OFFSET;
@@ -424,7 +425,8 @@ static uint64_t own_slab_bytes(size_t bytes)
     return round_up(need, step);
 }
 
-/* The latest used idle slab that is large enough and not much too large. */
+/* Remove and return the most recently used idle slab that is large enough and at most 1/4 too
+ * large. */
 static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
 {
     for (struct idle_slab **link = &memory->idle; *link != NULL; link = &(*link)->next) {
@@ -438,14 +440,15 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
     return NULL;
 }
 
-/* Cut off the idle slabs that were last used before then, and of the others the longest unused
- * until `need` more bytes, if not 0, fit the budget. Thread: a holder of the lock. */
+/* Remove and return the idle slabs that are unused since before_ns or earlier, and, in the order of
+ * their last use, as many others as are in excess of the budget with `need` more bytes; need 0:
+ * none. Thread: a holder of the lock. */
 static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
     const uint64_t after = memory->slab_bytes + need;
     const uint64_t budget = memory->options.budget_bytes;
     const uint64_t excess = need > 0 && after > budget ? after - budget : 0;
-    uint64_t later = 0; /* of those behind the place of the cut */
+    uint64_t later = 0; /* bytes of the slabs from `link` to the end of the list */
     for (const struct idle_slab *idle = memory->idle; idle != NULL; idle = idle->next) {
         later += slab_bytes(idle->slab);
     }
@@ -468,7 +471,7 @@ static struct slab *create_own(struct memory *memory, uint64_t bytes)
         MUST(pthread_mutex_lock(&memory->lock));
         struct idle_slab *all = cut_idle(memory, UINT64_MAX, 0);
         MUST(pthread_mutex_unlock(&memory->lock));
-        destroy_idle(all); /* the system is short: give it what we can */
+        destroy_idle(all); /* the system has no memory: unmap all idle slabs and try again */
         slab = slab_create(bytes);
     }
     return slab;
@@ -482,7 +485,7 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
     struct idle_slab *idle = pick_idle(memory, need);
     struct idle_slab *evicted = idle == NULL ? cut_idle(memory, 0, need) : NULL;
     MUST(pthread_mutex_unlock(&memory->lock));
-    let_leave(memory, evicted);
+    unmap_later(memory, evicted);
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
         return no_slab(err);
@@ -532,7 +535,7 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
         MUST(pthread_mutex_lock(&memory->lock));
         struct idle_slab *evicted = cut_idle(memory, 0, need - before);
         MUST(pthread_mutex_unlock(&memory->lock));
-        let_leave(memory, evicted);
+        unmap_later(memory, evicted);
         fits = slab_extend(block->slab, need);
     }
     block->bytes = fits ? usable : block->bytes;
@@ -567,7 +570,8 @@ size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
     return end - first;
 }
 
-/* A slab that nobody uses any more, now. NULL without memory: it was destroyed. */
+/* Returns a record for a slab that becomes idle now. Without memory the slab is destroyed, and the
+ * result is NULL. */
 static struct idle_slab *idle_record(struct slab *slab, size_t touched)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
@@ -607,8 +611,8 @@ void memory_give(struct memory *memory, struct memory_block *block)
     *block = (struct memory_block){0};
 }
 
-/* Remove a shared slab that was last used before then; never the first, which is always wanted
- * again. */
+/* Remove a shared slab that is unused since before_ns or earlier, but never the first. Returns
+ * false if there is none. */
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
                               struct shared_slab *cut)
 {
@@ -636,10 +640,10 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = cut_idle(memory, before_ns, 0);
     MUST(pthread_mutex_unlock(&memory->lock));
-    let_leave(memory, idle);
+    unmap_later(memory, idle);
     while (cut_shared_before(memory, before_ns, &shared)) {
         buddy_destroy(shared.buddy);
-        let_leave(memory, idle_record(shared.slab, 0));
+        unmap_later(memory, idle_record(shared.slab, 0));
     }
 }
 

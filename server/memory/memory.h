@@ -1,8 +1,8 @@
-/* Memory for tensors: one global budget, reserved before a body is read, and slab ranges taken
- * from it. Small blocks share a slab, so that what waits together can run in one launch; a
- * large block has a slab of its own, kept for reuse for a while and then given back to the
- * system. Every block begins on a 64-byte boundary, with MEMORY_HEADROOM bytes before it that
- * belong to it too: room to put an answer's head in front of its payload. Thread: any. */
+/* Memory for tensors: one global budget, from which requests reserve bytes, and blocks, which are
+ * ranges of slabs. Small blocks share a slab, so that requests that wait together can share a
+ * launch. A large block has a slab of its own, which is kept for reuse for a while and then
+ * unmapped. Every block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes before a block
+ * belong to it, too: an answer's head is copied there, in front of the payload. Thread: any. */
 #ifndef TALLY_SERVER_MEMORY_H
 #define TALLY_SERVER_MEMORY_H
 
@@ -21,85 +21,86 @@ enum {
 
 struct memory_block {
     struct slab *slab; /* borrowed from the pool; NULL: no block */
-    size_t offset;     /* of the first usable byte in the slab */
-    size_t bytes;      /* usable bytes */
-    size_t touched;    /* of them, from the first: that have their pages */
+    size_t offset;     /* offset of the first usable byte in the slab */
+    size_t bytes;      /* number of usable bytes */
+    size_t touched;    /* number of leading usable bytes whose pages the system has allocated */
     unsigned bin;      /* private to memory.c */
 };
 
-/* Where a tensor begins. */
+/* The location of a tensor. */
 struct tensor_place {
-    struct slab *slab; /* borrowed; NULL: nowhere */
+    struct slab *slab; /* borrowed; NULL: none */
     size_t offset;     /* bytes */
 };
 
 struct memory_options {
     uint64_t budget_bytes;      /* --memory-budget */
-    uint64_t small_slab_bytes;  /* of a shared slab: 1 KiB times a power of two */
-    uint64_t small_block_bytes; /* largest block in a shared slab, headroom not counted */
-    uint64_t keep_ms;           /* an unused large slab is given back after this long */
+    uint64_t small_slab_bytes;  /* bytes of a shared slab: 1 KiB times a power of two */
+    uint64_t small_block_bytes; /* bytes of the largest block in a shared slab; no headroom */
+    uint64_t keep_ms;           /* time after which an unused large slab is unmapped */
 };
 
 MUST_CHECK enum status memory_create(const struct memory_options *options, struct memory **out,
                                      struct error *err);
-void memory_destroy(struct memory *memory); /* every block is back; NULL is fine */
+void memory_destroy(struct memory *memory); /* no block is in use; NULL is fine */
 
-/* Take the first shared slab and keep it: without it no request can be served. */
+/* Create the first shared slab, which is never unmapped: no request can be served without it. */
 MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 
 uint64_t memory_budget(const struct memory *memory);
 
-/* Reserve bytes of the budget, or say by how much they exceed it (OUT_OF_MEMORY, or TOO_LARGE
- * if they never fit together with `held`). The bytes are released in any number of parts.
- * `held`: bytes that the same request has reserved or been promised before, and gives back if
- * these are refused. */
+/* Reserve bytes of the budget. They may be released in any number of parts.
+ * held   bytes that are reserved or promised for the same request, which ends if these are refused
+ * err    OUT_OF_MEMORY: too few bytes are free; TOO_LARGE: the budget is less than held + bytes */
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
                                       struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
-/* Large requests are promised what they may need before they begin (admission.h), and take it
- * as they use it: what is promised is kept from others, but not counted as reserved. A part of
- * the budget is never promised, so that small requests find memory whatever large ones do. */
+/* A large request gets a promise of all the memory that it may need before it begins (admission.h),
+ * and reserves it as it uses it. Promised bytes are not available to others, but do not count as
+ * reserved. A part of the budget is never promised: it is kept for small requests. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
 uint64_t memory_committed(const struct memory *memory);    /* bytes promised or reserved */
-/* Promise bytes, or as many of them as there are, if those are at most `lack` bytes less:
- * *promised. */
+/* Promise *promised bytes: `bytes`, or up to `lack` bytes fewer if no more are free. Returns false
+ * if even these are not free. */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,
                                uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
 /* Reserve bytes that were promised. */
 void memory_draw(struct memory *memory, uint64_t bytes);
 
-/* Refuse a large request for good: TOO_LARGE, in the words of memory_reserve(). */
+/* Set the TOO_LARGE error of memory_reserve() for a request that needs so many bytes. */
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* The bytes that are missing for the request that memory_reserve() or memory_promise() last refused
- * because others hold the memory: what memory_reserve() refused, and what the request held then.
- * 0: neither has refused anything since then, or as many bytes are free now, or a request got as
- * many meanwhile. */
+/* Returns the bytes that must become free for the last request that memory_reserve() or
+ * memory_promise() refused because others hold the memory. A request that memory_reserve() refused
+ * has ended, so it needs the bytes that it held, too. Returns 0 if neither has refused a request
+ * since since_ns, if enough bytes are free now, or if a request has got as many bytes since the
+ * refusal. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
-/* A block of at least `bytes` (0 is fine); the caller reserves before it writes to it. Content
- * is undefined but never another client's: callers overwrite or zero what they send. */
+/* Allocate a block of at least `bytes` (0 is fine); the caller reserves bytes before it writes to
+ * them. The content is undefined, and may be that of another client: callers overwrite or zero all
+ * bytes that they send. */
 MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
                                    struct memory_block *block, struct error *err);
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
 
-/* Make a large block larger, with what is in it; its bytes move. False, and it is as before, for
- * want of memory, or if the block is small. Thread: who owns it. */
+/* Enlarge a large block and keep its content; its address may change. Returns false, and changes
+ * nothing, if there is no memory or the block is small. Thread: the owner of the block. */
 MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
 
-/* Have the system make the pages of the usable bytes from `from` to `end`, 2 MiB of which take
- * from 0.1 to 7 ms. Nothing is changed in them, and others may be written to meanwhile. Who owns the
- * block says in block->touched what has its pages. Thread: any, several for one block, too. */
+/* Make the system allocate the pages of the usable bytes [from, end); 2 MiB take from 0.1 to 7 ms.
+ * The bytes are not changed; other threads may write to the block at the same time. The owner of
+ * the block updates block->touched. Thread: any; several may touch one block. */
 void memory_touch(const struct memory_block *block, size_t from, size_t end);
 
-/* Give the whole pages of an own block between two places back to the system: they read as zeroes
- * afterwards. Returns how many bytes they are. Thread: who owns it. */
+/* Return the whole pages between two offsets of a large block to the system; they read as zeroes
+ * after that. Returns their number of bytes. Thread: the owner of the block. */
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to);
 
-/* Give back what has been unused for keep_ms; call every second or so. */
+/* Unmap slabs that have been unused for keep_ms; call this about every second. */
 void memory_trim(struct memory *memory, uint64_t now_ns);
 
 struct memory_stats {

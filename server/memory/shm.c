@@ -1,5 +1,5 @@
-/* The table of registered regions and the copies in and out of them. Locks: registry->lock
- * guards the table; a region is immutable but for its count of users. */
+/* The table of registered regions and the copies from and to regions; see shm.h. Locks:
+ * registry->lock guards the table; a region is immutable except its count of users. */
 #include "server/memory/shm.h"
 
 #include "server/base/machine.h"
@@ -18,24 +18,24 @@
 #include <unistd.h>
 
 enum {
-    COPY_AT_ONCE = 1 << 20, /* bytes, between two steps */
-    FREE_AT_ONCE = 8 << 20  /* bytes of an object, which take two milliseconds */
+    COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
+    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees: 2 ms */
 };
 
 struct shm_region {
-    atomic_uint users; /* the table is one */
+    atomic_uint users; /* number of references; the table has one */
     int fd;            /* owned */
-    dev_t device;      /* with inode: which object it is; of zero copy only */
+    dev_t device;      /* with inode: identity of the object; set for zero copy only */
     ino_t inode;
     struct shm_map *map; /* owned; NULL: windows are copied */
     struct kserve_shm_region info;
-    struct shm_region *next; /* of those that nobody uses any more */
+    struct shm_region *next; /* link of a list of regions to free */
 };
 
 struct shm_registry {
     struct shm_options options;
     pthread_mutex_t lock;        /* guards the rest */
-    struct shm_region **regions; /* owned array of max_regions; [0..count) each held once */
+    struct shm_region **regions; /* owned array of max_regions entries with a reference each */
     size_t count;
 };
 
@@ -68,7 +68,8 @@ void shm_destroy(struct shm_registry *registry)
     free(registry);
 }
 
-/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no semaphore. */
+/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no
+ * semaphore. */
 static enum status check_key(const struct shm_registry *registry, const char *key,
                              struct error *err)
 {
@@ -117,8 +118,7 @@ static enum status open_error(int code, struct error *err)
     }
 }
 
-/* Open the object, which must be one that the client may lend: a regular file of our own user, with
- * the region inside. */
+/* Open the object. It must be a regular file of the server's user, and contain the region. */
 static enum status open_object(const struct shm_registry *registry, struct shm_region *entry,
                                struct error *err)
 {
@@ -151,7 +151,7 @@ static enum status open_object(const struct shm_registry *registry, struct shm_r
     return STATUS_OK;
 }
 
-/* Position of the name, or count. Under the lock. */
+/* Returns the index of the name, or count. Thread: a holder of the lock. */
 static size_t find_region(const struct shm_registry *registry, const char *name)
 {
     size_t i = 0;
@@ -161,7 +161,7 @@ static size_t find_region(const struct shm_registry *registry, const char *name)
     return i;
 }
 
-/* Under the lock. */
+/* Thread: a holder of the lock. */
 static enum status insert_region(struct shm_registry *registry, struct shm_region *region,
                                  struct error *err)
 {
@@ -210,9 +210,9 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
     return status;
 }
 
-/* ---- the end of regions ---- */
+/* ---- freeing regions ---- */
 
-/* Free regions that nobody uses any more. */
+/* Free a list of regions without references. */
 static void free_regions(struct shm_region *first)
 {
     while (first != NULL) {
@@ -234,8 +234,8 @@ static void *free_thread(void *arg)
     return NULL;
 }
 
-/* The last to close an object that its clients have unlinked frees its pages, which takes a
- * quarter of a second for each GiB; to unmap takes a tenth of that. HTTP must not wait for it. */
+/* The last close of an unlinked object frees its pages, which takes a quarter of a second for each
+ * GiB; an unmap takes a tenth of that. Returns true if an HTTP thread must not wait for it. */
 static bool take_long_to_free(const struct shm_region *first)
 {
     uint64_t blocks = 0;
@@ -248,8 +248,9 @@ static bool take_long_to_free(const struct shm_region *first)
     return blocks > FREE_AT_ONCE / S_BLKSIZE;
 }
 
-/* Free a chain of regions here, or in a thread of its own. NULL is fine. */
-static void let_go(struct shm_region *first)
+/* Free a list of regions in the calling thread, or in a temporary one if that takes long. NULL is
+ * fine. */
+static void free_or_defer(struct shm_region *first)
 {
     struct error ignored = ERROR_INIT;
     pthread_t thread;
@@ -261,16 +262,16 @@ static void let_go(struct shm_region *first)
     }
 }
 
-/* One user less. True: it was the last. */
-static bool is_unused(struct shm_region *region)
+/* Give a reference back. Returns true if it was the last. */
+static bool drop_reference(struct shm_region *region)
 {
     return atomic_fetch_sub(&region->users, 1) == 1;
 }
 
 void shm_release(struct shm_region *region)
 {
-    if (region != NULL && is_unused(region)) {
-        let_go(region);
+    if (region != NULL && drop_reference(region)) {
+        free_or_defer(region);
     }
 }
 
@@ -287,18 +288,18 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
                 (registry->count - row) * sizeof(struct shm_region *));
         amount.regions++;
         amount.bytes += region->info.byte_size;
-        if (is_unused(region)) {
+        if (drop_reference(region)) {
             region->next = unused;
             unused = region;
         }
         row = name == NULL ? 0 : registry->count;
     }
     MUST(pthread_mutex_unlock(&registry->lock));
-    let_go(unused);
+    free_or_defer(unused);
     return amount;
 }
 
-/* The window lies in the region, and the object still covers it. */
+/* Check that the region contains the window, and that the object still has its bytes. */
 static enum status check_window(const struct shm_region *region,
                                 const struct shm_window *window, struct error *err)
 {
@@ -388,7 +389,7 @@ enum status shm_verify(const struct shm_region *region, const struct shm_window 
     return check_window(region, window, err);
 }
 
-/* What is copied: one of the pointers is there. */
+/* A copy from the window (to) or to the window (from); the other pointer is NULL. */
 struct transfer {
     char *to;
     const char *from;
@@ -407,7 +408,7 @@ static enum status copy_window(const struct shm_region *region, const struct shm
                          "%" PRIu64 " bytes: make the output region larger",
                          transfer->bytes, window->bytes);
     }
-    TRY(check_window(region, window, err)); /* pwrite would make a shrunk object grow again */
+    TRY(check_window(region, window, err)); /* pwrite would extend a shrunk object */
     while (done < transfer->bytes) {
         if (done > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);

@@ -1,16 +1,16 @@
-/* Clients' POSIX shared memory, behind --allow-client-shm: a client registers an object it
- * created, then names windows of it as input or output of a request.
+/* Clients' POSIX shared memory, enabled by --allow-client-shm: a client creates an object and
+ * registers a region of it; then its requests name windows of the region as input or output.
  *
  * By default the server does not map the object: it copies windows in and out with pread and
- * pwrite, so that a client that shrinks the object gets an error instead of killing the server
- * with SIGBUS, and what is summed cannot change meanwhile. With zero copy the devices work in
- * the object's own pages (shm_map.h): one that shrinks then is an error, too, and one that
- * changes spoils its client's answer, no more.
+ * pwrite. So a client that shrinks the object gets an error instead of killing the server with
+ * SIGBUS, and a tensor cannot change during its scan. With zero copy the devices work in the
+ * object's own pages (shm_map.h): a client that shrinks the object gets an error, too, and a client
+ * that changes it during the scan only makes its own answer wrong.
+ *
  * The server never creates, truncates or unlinks an object, and opens only regular files of the
- * shared memory file system that belong to its own user: all clients see the same regions.
- * A region in use stays open after it is unregistered until its last user is done. One that is
- * large, or many at once, are closed in a thread of their own, for no longer than that takes.
- * Thread: any. */
+ * shared memory file system that belong to its own user. All clients share the same regions. A
+ * region that is unregistered while requests use it is closed after the last of them. Regions whose
+ * close takes long are closed in a temporary thread. Thread: any. */
 #ifndef TALLY_SERVER_SHM_H
 #define TALLY_SERVER_SHM_H
 
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 
 struct shm_registry; /* opaque */
-struct shm_region;   /* opaque, counted */
+struct shm_region;   /* opaque; reference-counted */
 
 /* The tensors of a request that may lie in shared memory. */
 enum shm_use {
@@ -32,52 +32,52 @@ enum shm_use {
     SHM_USES
 };
 
-/* Where one of them lies. */
 struct shm_tensor {
-    struct shm_region *region;  /* held; NULL: not in shared memory */
-    struct tensor_place in_use; /* zero copy: the device works there; else it is copied */
+    struct shm_region *region;  /* owned reference; NULL: not in shared memory */
+    struct tensor_place in_use; /* zero copy: memory in which the device works; none: copied */
 };
 
 struct shm_options {
     bool zero_copy;         /* --shm-zero-copy */
-    size_t max_regions;     /* each holds a file descriptor */
-    const char *key_prefix; /* of all keys; NULL or "": any. Outlives the registry */
+    size_t max_regions;     /* most regions; each has an open file descriptor */
+    const char *key_prefix; /* borrowed: prefix of all keys; NULL or "": any */
 };
 
 MUST_CHECK enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                                   struct error *err);
-void shm_destroy(struct shm_registry *registry); /* NULL is fine; regions in use live on */
+void shm_destroy(struct shm_registry *registry); /* NULL is fine; acquired regions stay valid */
 
-/* Open the object and remember [offset, offset + byte_size) of it under a name.
+/* Open the object and register its bytes [offset, offset + byte_size) under a name.
  * in    local   the client is on this machine
- * err   FORBIDDEN: the peer is remote, or the object belongs
- *       to another user; NOT_FOUND: no such object; SHM_ERROR: name taken, bad key, window
- *       outside the object, table full */
+ * err   FORBIDDEN: the client is remote, or the object belongs to another user; NOT_FOUND: no such
+ *       object; SHM_ERROR: the name is registered, the key is invalid, the region exceeds the
+ *       object, or the table is full */
 MUST_CHECK enum status shm_register(struct shm_registry *registry,
                                     const struct kserve_shm_region *region, bool local,
                                     struct error *err);
 
-/* How much is, or was, registered. */
+/* Number and bytes of regions. */
 struct shm_amount {
     size_t regions;
     uint64_t bytes;
 };
 
-/* Forget the region, or all for NULL; unknown names are fine. Returns what was forgotten. */
+/* Unregister the region, or all for NULL; unknown names are fine. Returns the amount that was
+ * removed. */
 struct shm_amount shm_unregister(struct shm_registry *registry, const char *name);
 
-/* Hold the region that a window of a request names.
- * err   NOT_FOUND, SHM_ERROR (outside the region, or the object has shrunk) */
+/* Get a reference to the region that a window of a request names.
+ * err   NOT_FOUND, SHM_ERROR (the window exceeds the region, or the object has shrunk) */
 MUST_CHECK enum status shm_acquire(struct shm_registry *registry,
                                    const struct shm_window *window, struct shm_region **out,
                                    struct error *err);
 void shm_release(struct shm_region *region); /* NULL is fine */
-/* All of a request's, which has none then. */
+/* Release and clear all regions of a request. */
 void shm_release_all(struct shm_tensor shm[SHM_USES]);
 
-/* Zero copy: where the window lies. Nowhere, if it has to be copied: zero copy is off, the
- * object could not be mapped or lost pages since, or the window does not begin at a multiple of
- * `align` in memory. */
+/* Returns the location of the window for zero copy. Returns a NULL slab if the window must be
+ * copied: zero copy is off, the object could not be mapped or has lost pages, or the window does
+ * not begin at a multiple of `align` in memory. */
 struct tensor_place shm_place(const struct shm_region *region, const struct shm_window *window,
                               size_t align);
 
@@ -87,13 +87,13 @@ enum shm_overlap {
     SHM_OVERLAP
 };
 
-/* Zero copy: how the first `a_bytes` and `b_bytes` of two windows lie in the objects behind them,
- * which may be one object under two names. */
+/* Zero copy: compare the first `a_bytes` and `b_bytes` of two windows. Two regions may belong to
+ * the same object. */
 enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window *a_window,
                              uint64_t a_bytes, const struct shm_region *b,
                              const struct shm_window *b_window, uint64_t b_bytes);
 
-/* After a device worked there: the window was whole all the time.
+/* Check after a device has worked in the window that no page was missing.
  * err   SHM_ERROR: pages were missing, or the object has shrunk below the window */
 MUST_CHECK enum status shm_verify(const struct shm_region *region,
                                   const struct shm_window *window, struct error *err);
@@ -108,8 +108,8 @@ MUST_CHECK enum status shm_write(const struct shm_region *region,
                                  uint64_t bytes, const struct parallel *parallel,
                                  struct error *err);
 
-/* Up to `room` regions in order of registration; returns how many there are. `name` picks one,
- * NULL all. */
+/* List the region `name`, or all for NULL: up to `room` regions in the order of registration.
+ * Returns the number of such regions. */
 size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_shm_region *out,
                 size_t room);
 

@@ -1,6 +1,6 @@
-/* The handler may run at any time in any thread, also while maps come and go. It reads a fixed
- * table without a lock; the entry it looks for stays as it is, because the thread that faults
- * uses that map. */
+/* The handler may run at any time in any thread, also while other threads create and destroy maps.
+ * It reads a fixed table without a lock; the entry of the map in which a thread faults cannot
+ * change, because that thread uses the map. See shm_map.h. */
 #include "server/memory/shm_map.h"
 
 #include "server/base/thread.h"
@@ -13,10 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Addresses for all maps together: far more than memory, far less than there are. */
+/* Most bytes of addresses of all maps together: far more than memory, far less than the address
+ * space. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
-/* A map as the handler sees it. begin is set last and cleared first; writers hold the lock. */
+/* The record of a map for the handler. begin is set last and cleared first; writers hold the
+ * lock. */
 struct entry {
     atomic_uintptr_t begin; /* 0: free */
     atomic_size_t bytes;
@@ -24,8 +26,8 @@ struct entry {
 };
 
 struct shm_map {
-    struct entry *entry; /* of the table, ours alone */
-    struct slab *slab;   /* owned: over the mapping */
+    struct entry *entry; /* entry of the table; only this map uses it */
+    struct slab *slab;   /* owned: slab over the pages */
     unsigned char *pages;
     size_t bytes;
     size_t offset;
@@ -34,19 +36,19 @@ struct shm_map {
 static struct entry table[SHM_MAPS_MAX];
 static struct sigaction previous;
 static const struct sigaction by_default = {.sa_handler = SIG_DFL};
-static atomic_bool passed_on;                            /* the previous handler had its turn */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is below */
-static uint64_t mapped_bytes;                            /* of all maps in the table */
+static atomic_bool passed_on; /* the previous handler was tried: use the default next */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writes to the table */
+static uint64_t mapped_bytes; /* bytes of all maps in the table; guarded by the lock */
 
-/* ---- the handler: nothing but atomics, sysconf and mmap ---- */
+/* ---- the handler: only atomics, sysconf, mmap, sigaction and raise ---- */
 
-/* Where the map ends that the address lies in; 0: in none. */
+/* Returns the end of the map that contains the address; 0: none does. */
 static uintptr_t end_of_map(uintptr_t address, struct entry **found)
 {
     for (size_t i = 0; i < SHM_MAPS_MAX; i++) {
         uintptr_t begin = atomic_load(&table[i].begin);
         size_t bytes = atomic_load(&table[i].bytes);
-        /* An entry that changed between the two is not the one that is in use. */
+        /* An entry that changed between the two loads is not the one that the thread uses. */
         if (begin != 0 && address >= begin && address - begin < bytes &&
             atomic_load(&table[i].begin) == begin) {
             *found = &table[i];
@@ -56,7 +58,8 @@ static uintptr_t end_of_map(uintptr_t address, struct entry **found)
     return 0;
 }
 
-/* Zeroes from the page of the address to the end of its map. */
+/* Map zero pages from the page of the address to the end of its map. Returns false if no map has
+ * the address. */
 static bool map_zeroes(uintptr_t address)
 {
     struct entry *entry = NULL;
@@ -79,14 +82,14 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         (void)sigaction(number, atomic_exchange(&passed_on, true) ? &by_default : &previous,
                         NULL);
         if (info->si_code <= 0) {
-            (void)raise(number); /* sent, not caused: it would not come again by itself */
+            (void)raise(number); /* a process has sent the signal: no fault will repeat it */
         }
     }
     errno = saved;
 }
 
-/* A driver may have put a handler of its own in the place of ours since the last map. Thread: a
- * holder of the lock. */
+/* Install the handler, unless it is installed: a driver may have replaced it since the last map.
+ * Thread: a holder of the lock. */
 static void install_handler(void)
 {
     struct sigaction action;
@@ -102,8 +105,8 @@ static void install_handler(void)
 
 /* ---- maps ---- */
 
-/* Show the map to the handler. False: there is no room for it. */
-static bool enter_table(struct shm_map *map)
+/* Add the map to the table. Returns false if there is no room. */
+static bool add_to_table(struct shm_map *map)
 {
     MUST(pthread_mutex_lock(&lock));
     install_handler();
@@ -138,7 +141,7 @@ struct shm_map *shm_map_create(int fd, uint64_t offset, uint64_t bytes)
     map->pages =
         mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(offset - before));
     map->slab = map->pages == MAP_FAILED ? NULL : slab_adopt(map->pages, whole);
-    if (map->slab == NULL || !enter_table(map)) {
+    if (map->slab == NULL || !add_to_table(map)) {
         shm_map_destroy(map);
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* Texts that grow; see text.h. */
+/* See text.h. */
 #include "server/memory/text.h"
 
 #include <stdlib.h>

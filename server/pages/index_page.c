@@ -1,4 +1,5 @@
-/* The page "/": the paths of the service, or the console for a browser (--console). Failure: none. */
+/* The page "/": the paths of the service, or the console for a browser (--console). Failure:
+ * none. */
 #include "server/base/config.h"
 #include "server/pages/page.h"
 #include "server/sched/server.h"
@@ -31,7 +32,7 @@ enum status page_index(const struct page_request *request, struct page *page, st
         page->fields = fields;
         page->field_count = ARRAY_COUNT(fields);
     }
-    char path[320]; /* the longest --base-path, and more */
+    char path[320]; /* room for the longest --base-path and a link */
     struct json_writer *w = &page->json;
     json_writer_begin_object(w);
     json_writer_member_string(w, "name", "tally");

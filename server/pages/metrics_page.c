@@ -1,5 +1,5 @@
-/* The exposition half of the metrics: Prometheus text format 0.0.4. Every family is written as
- * HELP, TYPE, then its samples, all of one family together, as the format demands. */
+/* Prints the metrics in the Prometheus text format 0.0.4. The format requires that all lines of
+ * a family are together: HELP, TYPE, then the samples. */
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -64,7 +64,7 @@ static void write_seconds(FILE *out, const char *name, const char *type, const c
     (void)fprintf(out, "%s %.9g\n", name, value);
 }
 
-/* A label value; device names come from drivers. */
+/* Write a label value with escapes; a driver may give a device any name. */
 static void write_label(FILE *out, const char *value)
 {
     for (; *value != '\0'; value++) {
@@ -75,7 +75,7 @@ static void write_label(FILE *out, const char *value)
     }
 }
 
-/* The samples of one histogram. `label` is empty or `key="value"`. */
+/* Write the samples of one histogram. `label` is empty or `key="value"`. */
 static void write_histogram(FILE *out, const char *name, const char *label,
                             const struct metrics_histogram *data, const double *bounds,
                             size_t count)
@@ -97,8 +97,8 @@ static void write_histogram(FILE *out, const char *name, const char *label,
     (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
 }
 
-/* Outcomes that never were are there with 0: a rate cannot see the first of a series that begins
- * with 1. */
+/* Write every outcome, also with the value 0: a rate does not count the first event of a series
+ * that begins with 1. */
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
     write_family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
@@ -155,7 +155,7 @@ static void write_counters(FILE *out, const struct metrics *metrics)
 
 #define MODEL_CELL(member) offsetof(struct metrics_model_cells, member)
 
-/* One nv_ family: a value per model, found at an offset in its cells. */
+/* The nv_ families with a value for each model; offset: of the value in its cells. */
 static const struct {
     const char *name;
     const char *help;
@@ -261,13 +261,13 @@ static void begin_device_sample(FILE *out, const char *name, const struct device
     (void)fputc('"', out);
 }
 
-/* One family with a value per device. */
+/* The families with a value for each device. */
 static const struct {
     const char *name;
     const char *type;
     const char *help;
-    size_t offset; /* in struct device_stats */
-    bool time;     /* in nanoseconds there, in seconds here */
+    size_t offset; /* offset of the value in struct device_stats */
+    bool time;     /* the value is in nanoseconds and printed in seconds */
 } device_families[] = {
     {"tally_device_busy_seconds_total", "counter", "Time the device spent on batches.",
      offsetof(struct device_stats, busy_ns), true},
@@ -321,7 +321,7 @@ static void write_devices(FILE *out, const struct server *server)
     size_t count = device_pool_count(server->devices);
     struct device_stats *devices = calloc(count + 1, sizeof *devices);
     if (devices == NULL) {
-        return; /* the page does without */
+        return; /* the page omits these families */
     }
     for (size_t i = 0; i < count; i++) {
         device_pool_stats(server->devices, i, &devices[i]);

@@ -1,5 +1,5 @@
-/* Pages of the service itself: whether it is ready for work, and its devices; and the answers of
- * pages that are a constant text. Failure: none. */
+/* The pages of readiness and devices, and the functions for pages with a constant text.
+ * Failure: none. */
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"

@@ -1,6 +1,6 @@
-/* A page: an answer made at once on the loop, without a tensor (health, metadata, metrics).
- * A page function knows no HTTP library. It must not block and should take microseconds.
- * Thread: the loop that owns the request. */
+/* A page: an answer without a tensor, which the loop makes itself (health, metadata, metrics).
+ * A page function does not depend on the HTTP library. It must not block and should take
+ * microseconds. Thread: the loop that owns the request. */
 #ifndef TALLY_SERVER_PAGE_H
 #define TALLY_SERVER_PAGE_H
 
@@ -23,9 +23,9 @@ struct page_request {
     const struct server *server;
     bool local;                /* the client is on this machine (loopback, Unix socket) */
     bool html;                 /* Accept names text/html */
-    const char *if_none_match; /* the field as it came, else NULL */
-    const char *segments[PAGE_SEGMENTS]; /* what {} in the pattern stands for; else NULL */
-    struct byte_view body;               /* of a POST, at most BODY_PAGE_BYTES */
+    const char *if_none_match; /* value of the header field, or NULL */
+    const char *segments[PAGE_SEGMENTS]; /* parts of the path for {} in the pattern, or NULL */
+    struct byte_view body;               /* body of a POST, at most BODY_PAGE_BYTES */
 };
 
 struct page_field {
@@ -34,18 +34,19 @@ struct page_field {
 };
 
 struct page {
-    unsigned http_status;     /* 200 unless the page says otherwise */
-    bool try_again;           /* what is not there may be later */
-    const char *content_type; /* static; application/json unless the page says otherwise */
-    struct json_writer json;  /* what is written here is the answer, or ... */
-    char *text;               /* owned by the page's reader (free()), or ... */
-    const char *fixed;        /* static; none of them: an empty body */
-    size_t bytes;
-    const struct page_field *fields; /* static: what the header says besides */
+    unsigned http_status;     /* 200 by default */
+    bool try_again;           /* the answer may change soon: it has Retry-After */
+    const char *content_type; /* static; application/json by default */
+    /* The body is in one of these; in none of them: it is empty. */
+    struct json_writer json;
+    char *text;                      /* owned by the caller (free()) */
+    const char *fixed;               /* static */
+    size_t bytes;                    /* bytes of `text` or `fixed` */
+    const struct page_field *fields; /* static: additional header fields */
     size_t field_count;
 };
 
-/* out   *page holds the defaults; on failure the error is answered instead */
+/* out   *page has the defaults; after a failure the error is the answer */
 typedef enum status page_function(const struct page_request *request, struct page *page,
                                   struct error *err);
 
@@ -56,13 +57,13 @@ PAGE_TABLE(DECLARE, DECLARED, DECLARED)
 #undef DECLARE
 #undef DECLARED
 
-/* embedded.c: what a browser gets for "/", unless --console=false. */
+/* The console, which a browser gets for "/" unless --console=false (embedded.c). */
 void page_console(const struct page_request *request, struct page *page);
 
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);
 
-/* The same with 503: later it may be another. */
+/* Answer 503 with a string constant and Retry-After. */
 void page_unavailable(struct page *page, const char *text);
 
 #endif

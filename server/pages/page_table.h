@@ -1,7 +1,7 @@
-/* Every page and its paths, a row each. "{}" stands for one segment of a path. Of a row come
- * the declaration of its function (page.h), unless it is always the same text, the route
- * (server/http/routes.c) and its place in the OpenAPI document, whose build fails while no
- * fragment describes it (proto/openapi/make_openapi.c). */
+/* The table of pages, one row for each path. "{}" stands for one segment of a path. A row gives
+ * the route (server/http/routes.c), the declaration of the page's function, if it has one
+ * (page.h), and a path of the OpenAPI document: the build fails if no fragment describes the
+ * path (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_PAGE_TABLE_H
 #define TALLY_SERVER_PAGE_TABLE_H
 
@@ -15,12 +15,12 @@
     "{\"error\":\"the log is set up at start (--log-level, --log-format), not over the network\"," \
     "\"code\":\"unsupported\"}"
 
-/*   PAGE      a page's first path
- *   ALSO      another one of a page above
- *   FIXED     a page that is this text, with this status: 503 is Triton's for a part that is
+/*   PAGE      the first path of a page function
+ *   ALSO      another path of the same function
+ *   FIXED     a page with this status and constant text; Triton answers 503 for a feature that is
  *             switched off
  * methods     ROUTE_ (server/http/routes.h)
- * scope       ROUTE_SCOPE_ (there): what a token needs, where there are tokens
+ * scope       ROUTE_SCOPE_ (routes.h): the scope that a token needs, if tokens are used
  * counted_as  METRICS_ROUTE_ (server/base/metrics.h) */
 #define PAGE_TABLE(PAGE, ALSO, FIXED)                                                                                                     \
 /*      pattern                                               methods                 scope          counted as  page */                  \

@@ -1,4 +1,5 @@
-/* Each page gathers plain figures from the parts and has proto/kserve_pages.c write them. */
+/* The pages of the Open Inference Protocol. Each page collects plain values from the modules,
+ * and proto/kserve_pages.c writes them. */
 #include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
@@ -75,7 +76,7 @@ static void free_stats(struct kserve_model_stats *stats)
     free(stats);
 }
 
-/* The figures of every model, in their order; free_stats() them. NULL without memory. */
+/* Returns the figures of all models, for free_stats(); NULL without memory. */
 static struct kserve_model_stats *read_stats(const struct metrics *metrics, struct error *err)
 {
     struct kserve_model_stats *stats = calloc(model_count(), sizeof *stats);
@@ -92,7 +93,7 @@ static struct kserve_model_stats *read_stats(const struct metrics *metrics, stru
     return stats;
 }
 
-/* The statistics of one model, or of all where the path names none. */
+/* Answer the statistics of one model, or of all if the path names none. */
 enum status page_v2_stats(const struct page_request *request, struct page *page,
                           struct error *err)
 {
@@ -118,7 +119,7 @@ enum status page_v2_index(const struct page_request *request, struct page *page,
     return STATUS_OK;
 }
 
-/* 503 is Triton's status for a part that is switched off. */
+/* Triton answers 503 for a feature that is switched off. */
 enum status page_v2_load(const struct page_request *request, struct page *page,
                          struct error *err)
 {
@@ -172,7 +173,8 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
     return STATUS_OK;
 }
 
-/* Always succeeds, also when there is nothing to unregister: clients begin with it. */
+/* Succeed also if there is nothing to unregister: clients unregister old regions when they
+ * start. */
 enum status page_v2_shm_unregister(const struct page_request *request, struct page *page,
                                    struct error *err)
 {
@@ -185,14 +187,15 @@ enum status page_v2_shm_unregister(const struct page_request *request, struct pa
                          "shared memory is for clients on this machine: over loopback or a "
                          "Unix socket, and no pages in browsers");
     }
-    struct shm_amount gone = shm_unregister(request->server->shm, request->segments[0]);
+    struct shm_amount removed = shm_unregister(request->server->shm, request->segments[0]);
     metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_REGIONS,
-                      -(int64_t)gone.regions);
-    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES, -(int64_t)gone.bytes);
+                      -(int64_t)removed.regions);
+    metrics_gauge_add(request->server->metrics, METRICS_GAUGE_SHM_BYTES,
+                      -(int64_t)removed.bytes);
     return STATUS_OK;
 }
 
-/* ---- what there is not ---- */
+/* ---- features that are not supported ---- */
 
 enum status page_v2_cuda_status(const struct page_request *request, struct page *page,
                                 struct error *err)

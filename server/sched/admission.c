@@ -1,6 +1,7 @@
 /* One line of waiting requests, the sums over requests that have begun, and the factor by which
  * requests are slower than estimated; the rules are in admission.h. Every change ends in
- * admit_and_unlock(), which collects the admitted requests under the lock and posts them after it. */
+ * admit_and_unlock(), which collects the admitted requests under the lock and posts them after the
+ * unlock. */
 #include "server/sched/admission.h"
 
 #include "server/base/clock.h"
@@ -16,29 +17,29 @@
 
 enum {
     CLASS = LINE_CLASSES - 1, /* the only class of its line */
-    OVERTAKING_PART = 8,      /* an eighth of the budget, which overtaking requests may hold */
-    MOST_OVERTAKEN = 16 /* lacking requests of a client that its other requests overtake */
+    OVERTAKING_PART = 8,      /* overtaking requests may hold 1/8 of the budget */
+    MOST_OVERTAKEN = 16       /* most requests of a client that its other requests overtake */
 };
 
 #define UNBOUNDED UINT64_MAX
 
 /* Weight of the older measurements when a new one arrives. */
 #define OLDER_WEIGHT 0.8
-/* Safety factor of the estimate: a request that begins and is late has cost as much as one that is in
- * time. */
+/* Safety factor of the time estimate: a request that misses its deadline has wasted all its
+ * cost. */
 #define CAUTION 1.2
 
 struct admission {
     struct memory *memory; /* borrowed */
     size_t max_waiting;
-    struct line line;       /* its lock guards everything below, too */
-    uint64_t since_ns;      /* time of the last finish, or since which requests have places */
-    unsigned measured;      /* finishes that were measured, up to ADMISSION_PLACES, ... */
-    double took_ns;         /* ... weighted sum of their times, ... */
-    double took_cost_ns;    /* ... and of their costs */
+    struct line line;       /* its lock guards the fields below, too */
+    uint64_t since_ns;      /* time of the last finish, or of the first place after none */
+    unsigned measured;      /* number of measured finishes, up to ADMISSION_PLACES */
+    double took_ns;         /* weighted sum of the times of measured finishes */
+    double took_cost_ns;    /* weighted sum of their costs */
     double slowness;        /* time of a request divided by its cost; 0: not known */
-    bool memory_is_lacking; /* at the last look at the line, for one of its requests */
-    bool place_is_lacking;  /* likewise */
+    bool memory_is_lacking; /* a request lacked memory in the last walk through the line */
+    bool place_is_lacking;  /* a request lacked a place in that walk */
     /* Sums over requests; count_request() alone changes them. */
     size_t active;             /* requests that are ACTIVE */
     size_t working;            /* requests that have begun, do not wait and overtook none */
@@ -46,10 +47,10 @@ struct admission {
     uint64_t waiting_bytes;    /* bytes of the budget that requests in the line hold */
     uint64_t claimed_bytes;    /* claims of all requests */
     uint64_t overtaking_bytes; /* claims of requests that overtook */
-    size_t places;             /* requests that have a place, ... */
-    size_t placed_clients;     /* ... their clients, ... */
-    uint64_t placed_bytes;     /* ... their claims, ... */
-    uint64_t placed_cost_ns;   /* ... and their costs */
+    size_t places;             /* requests that have a place */
+    size_t placed_clients;     /* clients of requests that have a place */
+    uint64_t placed_bytes;     /* claims of requests that have a place */
+    uint64_t placed_cost_ns;   /* costs of requests that have a place */
 };
 
 enum status admission_create(struct memory *memory, size_t max_waiting, struct admission **out,
@@ -82,13 +83,14 @@ static bool has_begun(const struct request *request)
     return request->admission.state != ADMISSION_NONE;
 }
 
-/* Returns the bytes of the budget that the request has, taken or promised. */
+/* Returns the bytes of the budget that are charged or promised to the request. */
 static uint64_t held_bytes(const struct request *request)
 {
     return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
-/* Add the request to the sums, or take it from them (sign: -1), before and after a change of it. */
+/* Add the request to the sums (sign: 1), or subtract it (sign: -1). A change of a request needs
+ * both: subtract, change, add. */
 static void count_request(struct admission *admission, const struct request *request, int sign)
 {
     const struct admission_hold *hold = &request->admission;
@@ -120,14 +122,15 @@ static void set_waiting(struct admission *admission, struct request *request, bo
     count_request(admission, request, 1);
 }
 
-/* Each of ADMISSION_PLACES clients may have a place, also beside those of a client that has all. */
+/* Returns true if the client has no place and fewer than ADMISSION_PLACES clients have one: then it
+ * gets a place even if no place is free. */
 static bool is_owed_place(const struct admission *admission, const struct client *client)
 {
     return client->places == 0 && admission->placed_clients < ADMISSION_PLACES;
 }
 
-/* Is there a place for a request of the client? Once a request was found to lack one in this look at
- * the line, only for clients that are owed one. */
+/* Returns true if there is a place for a request of the client. When a request of this walk through
+ * the line lacks a place, only clients that are owed a place get one. */
 static bool has_room(const struct admission *admission, const struct client *client,
                      uint64_t claim)
 {
@@ -138,8 +141,8 @@ static bool has_room(const struct admission *admission, const struct client *cli
     return is_owed_place(admission, client) || (is_free && !admission->place_is_lacking);
 }
 
-/* Would a client that claims some memory have more than its part of the budget with `more` bytes? It
- * and every client in the line have the same part. */
+/* Returns true if the client's claims and `more` bytes exceed its part of the budget. Every client
+ * in the line and this one have equal parts. A client without claims never exceeds its part. */
 static bool exceeds_part(const struct admission *admission, const struct client *client,
                          uint64_t more)
 {
@@ -149,8 +152,8 @@ static bool exceeds_part(const struct admission *admission, const struct client 
     return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
 }
 
-/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory that
- * it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
+/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory
+ * that it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
  * would wait for the request's own memory. */
 static uint64_t missing_bytes(const struct request *request)
 {
@@ -158,10 +161,11 @@ static uint64_t missing_bytes(const struct request *request)
     return hold->wanted - smaller_of(larger_of(hold->claim, held_bytes(request)), hold->wanted);
 }
 
-/* Returns how many of the missing bytes may be lacking when the request gets the rest: what small
- * requests hold of the part of the budget that is kept for them, or a claim of the whole budget
- * would wait until no small request holds a byte; and, if all requests that hold memory wait,
- * what the others in the line hold, because none of them would ever give it back. */
+/* Returns how many of the missing bytes may be lacking when the request begins or continues:
+ * - The bytes of the part of the budget that is kept for small requests. Otherwise a claim of the
+ *   whole budget would wait until no small request holds a byte.
+ * - If all requests that hold memory wait, the bytes that the others in the line hold, too, because
+ *   none of these requests would ever release them. */
 static uint64_t may_lack(const struct admission *admission, const struct request *request)
 {
     const uint64_t most = memory_budget_large(admission->memory);
@@ -173,9 +177,9 @@ static uint64_t may_lack(const struct admission *admission, const struct request
     return claimed <= most && missing_bytes(request) <= most - claimed ? kept : 0;
 }
 
-/* Promise the request the memory that it wants, and begin it if it has not begun. room: what requests
- * that lack memory leave to those that overtake them; UNBOUNDED: none is overtaken. Returns false
- * if there is not enough. */
+/* Promise the wanted memory to the request, and begin the request if it has not begun. Returns
+ * false if there is not enough memory. room: bytes that requests which lack memory leave to the
+ * requests that overtake them; UNBOUNDED: none is overtaken. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t room,
                          uint64_t now_ns)
 {
@@ -202,7 +206,8 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     return true;
 }
 
-/* Change what the request has; of promised memory beyond `claim`, give back what was not taken. */
+/* Change the place, cost and state of the request, and give back promised memory beyond `claim`
+ * that was not charged. */
 static void change_hold(struct admission *admission, struct request *request, uint64_t claim,
                         uint64_t cost_ns, bool has_place, enum admission_state state)
 {
@@ -228,7 +233,7 @@ static uint64_t overtaking_room(const struct admission *admission,
     const uint64_t committed = memory_committed(admission->memory);
     const uint64_t others = committed - smaller_of(admission->overtaking_bytes, committed);
     if (admission->working == 0) {
-        return 0; /* overtaking requests would hold what may_lack() waits for, for ever */
+        return 0; /* a stream of overtaking requests could starve this one */
     }
     const bool waits_for_others =
         others > most + may_lack(admission, request) - missing_bytes(request);
@@ -237,10 +242,11 @@ static uint64_t overtaking_room(const struct admission *admission,
 
 /* ---- time; thread: a holder of the lock ---- */
 
-/* Returns nanoseconds until requests of a client that cost `cost_ns` are answered if the first of them
- * begins now; 0 if the client is owed a place, because the others may be slower than the service.
- * Bodies arrive side by side, so all requests that have a place count whole; but of every other
- * client no more than the client gets itself by then, because clients have turns. */
+/* Returns the estimated nanoseconds until requests of a client that cost `cost_ns` are answered if
+ * the first of them begins now; 0 if the client is owed a place, because the bodies of other
+ * clients may be slower than the service. Bodies arrive side by side, so all requests that have a
+ * place count in full; but no other client counts more than this client, because clients take
+ * turns. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost_ns)
 {
@@ -254,7 +260,7 @@ static uint64_t time_for(const struct admission *admission, const struct client 
     return (uint64_t)((own + shared) * admission->slowness * CAUTION);
 }
 
-/* Does the request's deadline come before its answer, if it begins now? */
+/* Returns true if the request would miss its deadline even if it began now. */
 static bool is_hopeless(const struct admission *admission, const struct request *request,
                         uint64_t now_ns)
 {
@@ -264,9 +270,9 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                request->arrival.deadline_ns;
 }
 
-/* A request with a place has finished: measure how long its cost took, if requests wait for places or
- * would have to. Requests alone show how fast their client sends, and how long a request lacks
- * memory says nothing of the speed of the service. */
+/* A request with a place has finished: measure the time that its cost took, if no place is free.
+ * Otherwise the time depends on the speed of the client or on a lack of memory, not on the speed of
+ * the service. */
 static void measure_slowness(struct admission *admission, const struct request *request,
                              uint64_t now_ns)
 {
@@ -278,14 +284,15 @@ static void measure_slowness(struct admission *admission, const struct request *
     }
     admission->took_ns = admission->took_ns * OLDER_WEIGHT + took_ns;
     admission->took_cost_ns = admission->took_cost_ns * OLDER_WEIGHT + (double)hold->cost_ns;
-    /* The first to finish has shared its time with those that are about to. */
+    /* Requests that run at the same time share it, so fewer finishes than places give a wrong
+     * factor. */
     admission->measured += admission->measured < ADMISSION_PLACES;
     if (admission->measured == ADMISSION_PLACES) {
         admission->slowness = admission->took_ns / admission->took_cost_ns;
     }
 }
 
-/* ---- the look at the line; thread: a holder of the lock ---- */
+/* ---- the walk through the line; thread: a holder of the lock ---- */
 
 /* Requests that leave the line, to be handed over outside the lock. */
 struct leaving {
@@ -293,8 +300,8 @@ struct leaving {
     struct request *hopeless;     /* in no order */
 };
 
-/* Let requests go on that have begun and wait for more memory: the others wait for these. Returns
- * the least overtaking_room() of those that still lack memory. */
+/* Admit requests that have begun and wait for more memory; requests that have not begun wait until
+ * these finish. Returns the least overtaking_room() of those that still lack memory. */
 static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
                             struct leaving *leaving)
 {
@@ -315,7 +322,7 @@ static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
     return room;
 }
 
-/* Begin the requests that can, in turn. room: the result of admit_begun() */
+/* Begin the requests that can begin, in the order of the line. room: the result of admit_begun() */
 static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t room,
                       struct leaving *leaving)
 {
@@ -333,13 +340,13 @@ static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t roo
             line_drop(&cursor, &leaving->hopeless);
         } else if (admission->places > 0 && exceeds_part(admission, request->arrival.client,
                                                          request->admission.wanted)) {
-            line_skip(&cursor); /* nor do requests of the same client overtake it */
+            line_skip(&cursor); /* other requests of the same client do not overtake it */
         } else if (!has_room(admission, request->arrival.client, request->admission.wanted)) {
             admission->place_is_lacking = true; /* the next free place is for this request */
             line_skip(&cursor);
         } else if (grant_memory(admission, request, left, now_ns)) {
             request_append(&leaving->admitted, line_take(&cursor));
-            cursor = line_begin(&admission->line, CLASS); /* turns have passed */
+            cursor = line_begin(&admission->line, CLASS); /* the order has changed */
             left = room;
         } else {
             left = smaller_of(left, overtaking_room(admission, request));
@@ -350,7 +357,7 @@ static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t roo
     admission->memory_is_lacking = left != UNBOUNDED;
 }
 
-/* Admit all requests that can go on or begin, and release the lock. */
+/* Admit all requests that can continue or begin, and release the lock. */
 static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
     struct leaving leaving = {0};
@@ -411,11 +418,11 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         return true;
     }
     request->line.cost_ns =
-        cost_ns - smaller_of(cost_ns, hold->cost_ns); /* it had its turn for the rest */
+        cost_ns - smaller_of(cost_ns, hold->cost_ns); /* its client has paid for the rest */
     request_set_owner(request, OWNER_ADMISSION);
     set_waiting(admission, request, true);
     line_push(&admission->line, request, true);
-    admit_and_unlock(admission, now_ns); /* which may admit this request, too */
+    admit_and_unlock(admission, now_ns); /* may admit this request, too */
     return false;
 }
 

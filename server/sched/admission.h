@@ -1,23 +1,24 @@
-/* Admission of large requests: which of them begin, and with how much memory, before their bodies are
- * read. docs/running.md, "Large requests under load", has the rules; this is how they are kept.
+/* Admission of large requests: which of them begin, and with how much memory, before their bodies
+ * are read. docs/running.md, "Large requests under load", has the rules; this module enforces them.
  *
  *   NONE --enter--> in the line --a place, memory--> ACTIVE --finish--> FINISHED --leave--> NONE
  *
- * A request states a claim, the most bytes of memory that it may need, and a cost, its estimated time
- * (infer_cost_ns()); again when more is known. A request that needs no more than ADMISSION_LARGE_BYTES
- * is small: it never comes here, and a part of the budget is kept for small requests (memory.h).
+ * A request states a claim, the most bytes of memory that it may need, and a cost, its estimated
+ * time (infer_cost_ns()). It corrects both when more is known. A request that needs no more than
+ * ADMISSION_LARGE_BYTES is small: it needs no admission, and a part of the budget is kept for small
+ * requests (memory.h).
  *
- * Place: a share of the server's speed. A body slower than ADMISSION_PLACE_RATE uses so little of it
- * that it has none; it has one again when it arrives faster. Each of ADMISSION_PLACES clients may have
- * one, also beside those of a client that has all.
- * Memory: the claim is promised when the request begins (memory_promise()), and taken as bytes arrive.
- * Overtaking: a request that lacks memory waits for the requests before it, which are finite in number,
- * and at most for the few overtaking requests that are in flight then.
- * Deadlock: a request that has begun may need more than its claim, and a waiting request may hold
- * memory that it took while it looked small. If all that hold memory wait, none overtakes them, and
- * the first goes on with what there is. Possible failure: OUT_OF_MEMORY if that is not enough.
- * Time: the time between two finishes, divided by the cost of the later one, is the factor by which
- * requests are slower than estimated.
+ * Place: a share of the server's speed. A body slower than ADMISSION_PLACE_RATE uses so little of
+ * the speed that it has no place; it gets a place again when it arrives faster. Each of
+ * ADMISSION_PLACES clients may have one place, even if another client has ADMISSION_PLACES places.
+ * Memory: the claim is promised when the request begins (memory_promise()), and charged as bytes
+ * arrive. Overtaking: a request that lacks memory waits for the requests before it, which are
+ * finite in number, and at most for the few overtaking requests that are in flight then. Deadlock:
+ * a request that has begun may need more than its claim, and a waiting request may hold memory that
+ * it reserved while it looked small. If all requests that hold memory wait, no request overtakes
+ * them, and the first of them continues with the free memory. Possible failure: OUT_OF_MEMORY if
+ * the free memory is not enough. Time: the time between two finishes, divided by the cost of the
+ * later one, is the factor by which requests are slower than estimated.
  *
  * Waiting requests are owned by this module (OWNER_ADMISSION). They return to their loop by their
  * completion list, admitted or with an error. Thread: any, all functions. */
@@ -38,17 +39,17 @@ struct request;
 enum {
     ADMISSION_LARGE_BYTES = 1 << 20,
     ADMISSION_PLACES = 4,
-    ADMISSION_SHORT_BYTES = 256 << 20, /* claims that together are short, ... */
-    ADMISSION_SHORT_PART = 4,          /* ... if the budget is this many times as large */
-    ADMISSION_PLACE_RATE = 16 << 20,   /* bytes a second of a body that needs a place */
-    /* Seconds in which a request moves all the memory that it is promised, or that it holds while
-     * others lack memory */
-    ADMISSION_TURNOVER_S = 120
+    /* Most bytes of claims for which there are more than ADMISSION_PLACES places, ... */
+    ADMISSION_SHORT_BYTES = 256 << 20,
+    ADMISSION_SHORT_PART = 4,        /* ... and at most this fraction of the budget: 1/4 */
+    ADMISSION_PLACE_RATE = 16 << 20, /* bytes a second of a body that needs a place */
+    ADMISSION_TURNOVER_S = 120 /* most seconds in which a body fills its claim; else it loses
+                                * the promised memory */
 };
 
 /* request->admission.state */
 enum admission_state {
-    ADMISSION_NONE,    /* small, or has not begun */
+    ADMISSION_NONE,    /* small, or not begun */
     ADMISSION_ACTIVE,  /* begun */
     ADMISSION_FINISHED /* computed; its answer is being sent */
 };
@@ -61,42 +62,42 @@ struct admission_hold {
     bool waits;              /* in the line */
     bool overtook;           /* began before a request that lacked memory */
     uint64_t begun_ns;       /* time of the beginning */
-    uint64_t claim;          /* most bytes of memory that it may need; 0: none stated */
+    uint64_t claim;          /* most bytes of memory that the request may need; 0: none */
     uint64_t cost_ns;        /* estimated time (infer_cost_ns()) */
-    uint64_t wanted;         /* in the line: the claim that it waits for, ... */
-    uint64_t wanted_cost_ns; /* ... and its cost then */
-    uint64_t promised_bytes; /* of the budget, not taken yet */
+    uint64_t wanted;         /* claim that the request waits for in the line */
+    uint64_t wanted_cost_ns; /* estimated time with the wanted claim */
+    uint64_t promised_bytes; /* bytes of the budget that are promised and not yet charged */
 };
 
-/* max_waiting: --queue-depth; a client with less than its part of these may wait beyond it */
+/* max_waiting: --queue-depth; requests of a client with less than its part may wait beyond it */
 MUST_CHECK enum status admission_create(struct memory *memory, size_t max_waiting,
                                         struct admission **out, struct error *err);
 void admission_destroy(struct admission *admission); /* no request waits; NULL is fine */
 
-/* Before a large request's body is read: can it begin at all, and in time for its deadline?
- * *wait_ns: estimated time until its answer, 0 if it need not wait
- * err   TOO_LARGE: more than the budget ever has; QUEUE_FULL: too many requests wait, or the deadline
- *       comes before the answer */
+/* Check, before the body of a large request is read, that the request can begin and meet its
+ * deadline. *wait_ns: estimated time until its answer, 0 if it need not wait
+ * err   TOO_LARGE: the claim exceeds the budget; QUEUE_FULL: too many requests wait, or the deadline
+ *       is earlier than the answer */
 MUST_CHECK enum status admission_check(struct admission *admission,
                                        const struct request *request, uint64_t claim,
                                        uint64_t cost_ns, uint64_t *wait_ns, struct error *err);
 
-/* Let the request have `claim` bytes and `cost_ns` in all. Returns true if the request may go on
- * now; false if it waits, owned by this module. A claim beyond the budget is cut to the budget:
- * the need is known only later. */
+/* Raise the claim of the request to `claim` bytes, and its cost to `cost_ns`. Returns true if the
+ * request may continue; false if it waits, owned by this module. A claim beyond the budget is cut
+ * to the budget, because a claim is a guess until the request is decoded. */
 MUST_CHECK bool admission_enter(struct admission *admission, struct request *request,
                                 uint64_t claim, uint64_t cost_ns);
 
-/* Lower the claim, and change the cost, to what has become known. Thread: the request's owner. */
+/* Lower the claim, and correct the cost. Thread: the request's owner. */
 void admission_update(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost_ns);
 
-/* The request's body arrives at `rate` bytes a second, as fast as its client sends. Returns true if
- * the request has given back promised memory. Thread: the request's owner. */
+/* Report that the client sends the body at `rate` bytes a second. Returns true if the request has
+ * given back promised memory. Thread: the request's owner. */
 bool admission_pace(struct admission *admission, struct request *request, uint64_t rate);
 
-/* The answer is ready: give back the place and what was promised but not taken. No effect on
- * small requests. */
+/* The answer is ready: give back the place and the promised memory that was not charged. No effect
+ * on small requests. */
 void admission_finish(struct admission *admission, struct request *request);
 
 /* The request has ended and its memory is released. No effect on small requests. */
@@ -105,11 +106,11 @@ void admission_leave(struct admission *admission, struct request *request);
 /* Memory of a small request was released: admit waiting requests. Cheap if none waits. */
 void admission_wake(struct admission *admission);
 
-/* End waiting requests that are cancelled (CLIENT_GONE) or past their deadline (DEADLINE_PASSED), and
- * admit others. Returns the earliest deadline of the waiting requests, 0 if none. */
+/* End waiting requests that are cancelled (CLIENT_GONE) or past their deadline (DEADLINE_PASSED),
+ * and admit others. Returns the earliest deadline of the waiting requests, 0 if none. */
 uint64_t admission_sweep(struct admission *admission, uint64_t now_ns);
 
-/* End all waiting requests (DRAINING): the loops have stopped. NULL is fine. */
+/* End all waiting requests with DRAINING. The loops have stopped. NULL is fine. */
 void admission_close(struct admission *admission);
 
 struct admission_stats {

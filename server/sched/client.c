@@ -1,5 +1,5 @@
-/* A hash table with a mutex; see client.h. Looked up once a connection, so that requests need
- * no lock here. */
+/* A hash table with a mutex; see client.h. A connection looks its client up once, so that its
+ * requests need no lock. */
 #include "server/sched/client.h"
 
 #include "server/base/address.h"
@@ -16,7 +16,7 @@ enum {
 };
 
 struct clients {
-    uint64_t seed; /* keeps clients from choosing their bucket */
+    uint64_t seed; /* random: clients cannot choose their bucket */
     pthread_mutex_t lock;
     struct client *buckets[BUCKETS]; /* guarded by the lock */
 };
@@ -35,8 +35,8 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
-/* Free the records of one bucket that nobody holds and that are not ahead of their rate.
- * Thread: a holder of the lock. */
+/* Free the records of one bucket that have no references and are not ahead of their rate. Thread: a
+ * holder of the lock. */
 static void drop_unused(struct client **link, uint64_t now_ns)
 {
     while (*link != NULL) {
@@ -153,8 +153,10 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* How long until `part` of `whole` comes back, if all of it comes back within the mean. */
-static uint64_t until_back(const atomic_uint_fast64_t *mean_ns, uint64_t part, uint64_t whole)
+/* Returns the estimated time until `part` of `whole` is free, if all of it is freed within the
+ * mean. */
+static uint64_t time_until_free(const atomic_uint_fast64_t *mean_ns, uint64_t part,
+                                uint64_t whole)
 {
     double mean = (double)atomic_load_explicit(mean_ns, memory_order_relaxed);
     return (uint64_t)(mean * (double)part / (double)whole);
@@ -165,7 +167,7 @@ bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_n
     uint64_t before = atomic_fetch_add_explicit(&client->requests, 1, memory_order_relaxed);
     if (before >= most) {
         (void)atomic_fetch_sub_explicit(&client->requests, 1, memory_order_relaxed);
-        *wait_ns = until_back(&client->request_ns, 1, most);
+        *wait_ns = time_until_free(&client->request_ns, 1, most);
         return false;
     }
     return true;
@@ -182,7 +184,7 @@ bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most, ui
     uint64_t before = atomic_load_explicit(&client->memory_bytes, memory_order_relaxed);
     do {
         if (bytes > most - before) {
-            *wait_ns = until_back(&client->memory_ns, bytes - (most - before), before);
+            *wait_ns = time_until_free(&client->memory_ns, bytes - (most - before), before);
             return false;
         }
     } while (!atomic_compare_exchange_weak_explicit(&client->memory_bytes, &before,
@@ -202,7 +204,7 @@ void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
 
 /* ---- the rate ---- */
 
-/* How long so many bytes take, at most a day: who owes more has not been cut off in time. */
+/* Returns the time of so many bytes at the rate, at most a day. */
 static uint64_t time_of(uint64_t bytes, uint64_t rate)
 {
     double ns = (double)bytes / (double)rate * NS_PER_S;
@@ -214,7 +216,7 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
                      uint64_t now_ns, uint64_t *wait_ns)
 {
     const uint64_t ns = time_of(bytes, rate);
-    const uint64_t free_ns = now_ns + NS_PER_S; /* who has sent for no longer is not ahead */
+    const uint64_t free_ns = now_ns + NS_PER_S; /* one second ahead is allowed */
     uint64_t until_ns = atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed);
     uint64_t from_ns = 0;
     do {
@@ -233,9 +235,10 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
     return true;
 }
 
-void client_sends_less(struct client *client, uint64_t counted, uint64_t came, uint64_t rate)
+void client_sends_less(struct client *client, uint64_t counted, uint64_t received,
+                       uint64_t rate)
 {
     (void)atomic_fetch_sub_explicit(&client->sent_until_ns,
-                                    time_of(counted, rate) - time_of(came, rate),
+                                    time_of(counted, rate) - time_of(received, rate),
                                     memory_order_relaxed);
 }

@@ -1,16 +1,16 @@
-/* Who sends requests: a record for each client that has a connection open. A client is known by
- * the name of its token, else by the subject of its certificate, else by its address (IPv6: the
- * /64 network); all that come through Unix sockets are one.
+/* Clients: one record for each client that has an open connection. A client is identified by the
+ * name of its token, else by the subject of its certificate, else by its address (IPv6: the /64
+ * network). All connections through Unix sockets belong to one client.
  *
- * Everything that is shared out between clients hangs on this record: how many requests it has
- * under way (--per-client-requests), the memory they count for (--per-client-memory), the time
- * that its bytes are good for (--per-client-bytes-per-s), and its place in each line of waiting
- * requests (line.h).
+ * The record holds the state of all limits and fairness rules of the client: its requests in flight
+ * (--per-client-requests), the memory charged for them (--per-client-memory), its sending rate
+ * (--per-client-bytes-per-s), and its flows in each line of waiting requests (line.h).
  *
- * Life: clients_get() once a connection, for its address, clients_named() when a request says more;
- * client_release() when that is over. Whoever can outlive the connection holds a reference of its
- * own (client_hold()). A record that nobody holds stays while its client has sent more than its
- * rate allows, so that to connect again is no way out. Thread: any. */
+ * Life: a connection gets a reference by clients_get() for its address; a request with a token or a
+ * certificate gets one by clients_named(). client_release() gives a reference back. An object that
+ * can outlive the connection holds a reference of its own (client_hold()). A record without
+ * references is kept while its client is ahead of its rate, so that a new connection does not reset
+ * the rate limit. Thread: any. */
 #ifndef TALLY_SERVER_CLIENT_H
 #define TALLY_SERVER_CLIENT_H
 
@@ -24,73 +24,74 @@
 
 struct address;
 struct conn;
-struct clients; /* opaque: the table of all */
+struct clients; /* opaque: the table of all clients */
 
 TAILQ_HEAD(client_conns, conn);
 
 struct client {
-    atomic_uint_fast64_t connections;  /* places that it holds (server/http/places.h) */
-    atomic_uint_fast64_t requests;     /* under way */
-    atomic_uint_fast64_t memory_bytes; /* that its requests count for */
-    atomic_uint_fast64_t
-        page_bytes; /* of pages that it has not read (server/http/exchange.c) */
-    atomic_uint_fast64_t request_ns;    /* how long its requests took lately, ... */
-    atomic_uint_fast64_t memory_ns;     /* ... and how long they held their memory */
-    atomic_uint_fast64_t sent_until_ns; /* at its rate, what it has sent takes until then */
-    atomic_uint_fast64_t ahead;         /* ticket of the body that took it past its second */
+    atomic_uint_fast64_t connections;   /* number of its places (server/http/places.h) */
+    atomic_uint_fast64_t requests;      /* number of its requests in flight */
+    atomic_uint_fast64_t memory_bytes;  /* bytes of memory charged for its requests */
+    atomic_uint_fast64_t page_bytes;    /* unread bytes of pages (http/exchange_limits.c) */
+    atomic_uint_fast64_t request_ns;    /* mean duration of its recent requests */
+    atomic_uint_fast64_t memory_ns;     /* mean time for which these held their memory */
+    atomic_uint_fast64_t sent_until_ns; /* time at which the bytes sent so far fit its rate */
+    atomic_uint_fast64_t ahead; /* ticket of the body that is more than a second ahead of it */
     /* Guarded by the lock of admission.c: */
     uint64_t claimed_bytes;  /* claims of its large requests */
-    size_t places;           /* its large requests that have a place, ... */
-    uint64_t placed_cost_ns; /* ... and the cost of these */
+    size_t places;           /* number of its large requests that have a place */
+    uint64_t placed_cost_ns; /* cost of these */
     struct line_flow flows[LINE_COUNT][LINE_CLASSES]; /* guarded by the lock of each line */
-    /* Guarded by the lock of server/http/places.c: connections that wait for a place, the link among
-     * clients with as many places, and the connections, in the order of evictions. */
-    size_t waiting;
-    LIST_ENTRY(client) count_link;
-    struct client_conns conns;
-    uint64_t key[2];         /* constant */
-    const char *name;        /* constant, behind the record; "": known by its address */
+    /* Guarded by the lock of server/http/places.c: */
+    size_t waiting;                /* number of its connections that wait for a place */
+    LIST_ENTRY(client) count_link; /* link among clients with as many places */
+    struct client_conns conns;     /* its connections, in the order of eviction */
+    uint64_t key[2];               /* constant */
+    const char *name; /* constant, stored behind the record; "": identified by its address */
     struct clients *clients; /* borrowed */
     size_t references;       /* guarded by the table's lock */
-    struct client *next;     /* likewise */
+    struct client *next;     /* link of the bucket; guarded by the table's lock */
 };
 
 MUST_CHECK enum status clients_create(struct clients **out, struct error *err);
-void clients_destroy(struct clients *clients); /* every reference is back; NULL is fine */
+void clients_destroy(struct clients *clients); /* no references are left; NULL is fine */
 
-/* What a name is the name of; two of different kinds are two clients. */
+/* Kinds of names; equal names of different kinds are two clients. */
 enum client_kind {
     CLIENT_TOKEN = 1 << 16, /* above every address family */
     CLIENT_CERTIFICATE
 };
 
-/* The client of this name. NULL: no memory. */
+/* Return the client of this name, or at this address, with a reference for the caller; NULL: no
+ * memory. */
 struct client *clients_named(struct clients *clients, enum client_kind kind, const char *name);
-/* The client at this address. NULL: no memory. */
 struct client *clients_get(struct clients *clients, const struct address *address);
 void client_hold(struct client *client);
 void client_release(struct client *client); /* NULL is fine */
 
-/* Where these three refuse, nothing is counted, and *wait_ns is how long the client should wait:
- * for requests and memory by how long those that it has took lately, 0 if none has ended. */
+/* If one of the next three functions returns false, nothing is counted, and *wait_ns is the time
+ * after which the client should try again. For requests and memory the time is estimated from
+ * recent requests of the client; 0 if none has ended. */
 
-/* Count one more request, unless it has `most` under way. True: client_end_request() is due. */
+/* Count one more request, unless `most` are in flight. True: client_end_request() is due. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns);
 void client_end_request(struct client *client, uint64_t took_ns);
 
-/* Count bytes of memory, unless it then had more than `most`, which bytes is not. */
+/* Count bytes of memory, unless the sum exceeded `most`. Requires bytes <= most. */
 MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most,
                                    uint64_t *wait_ns);
 void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns);
 
-/* Count bytes of a body that it sends: all of them before they come, or each piece as it does.
- * Whoever is no second ahead of `rate` may send a body of any length; then that body may go on,
- * piece by piece, and all others wait for it.
- * body   ticket of its request
+/* Count bytes of a body: all bytes before they arrive, or each piece as it arrives. A client that
+ * is less than a second ahead of `rate` may send a body of any length. That body may continue,
+ * piece by piece; the client's other bodies wait.
+ * body   ticket of the request
  * rate   bytes a second */
 MUST_CHECK bool client_may_send(struct client *client, uint64_t body, uint64_t bytes,
                                 uint64_t rate, uint64_t now_ns, uint64_t *wait_ns);
-/* Of those that were counted at once no more than these came. */
-void client_sends_less(struct client *client, uint64_t counted, uint64_t came, uint64_t rate);
+/* Correct the count of a body whose `counted` bytes were counted before they arrived, and of which
+ * only `received` bytes arrived. */
+void client_sends_less(struct client *client, uint64_t counted, uint64_t received,
+                       uint64_t rate);
 
 #endif

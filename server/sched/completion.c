@@ -39,8 +39,8 @@ void completion_wake(struct completion *completion)
     }
 }
 
-/* The chain from its end to its first. */
-static struct request *turn_round(struct request *first)
+/* Reverse a chain; returns its new first request. */
+static struct request *reverse_chain(struct request *first)
 {
     struct request *newest = NULL;
     while (first != NULL) {
@@ -54,7 +54,7 @@ static struct request *turn_round(struct request *first)
 
 void completion_post(struct completion *completion, struct request *first)
 {
-    struct request *newest = turn_round(first); /* as the taker does once more */
+    struct request *newest = reverse_chain(first); /* completion_take() reverses again */
     struct request *head = atomic_load_explicit(&completion->head, memory_order_relaxed);
     do {
         first->line.next = head;
@@ -64,20 +64,20 @@ void completion_post(struct completion *completion, struct request *first)
     }
 }
 
-/* True if the next request of the chain is not posted together with this one. */
-static bool run_ends(const struct request *request)
+/* Returns true if the next request of the chain cannot be posted together with this one. */
+static bool is_last_of_post(const struct request *request)
 {
     const struct request *next = request->line.next;
     return next == NULL || next->completion != request->completion ||
            next->slice.advance != NULL || request->slice.advance != NULL;
 }
 
-/* One post for each run of requests of the same loop. */
+/* Neighbouring requests of the same loop share one post. */
 void completion_post_home(struct request *first)
 {
     while (first != NULL) {
         struct request *last = first;
-        while (!run_ends(last)) {
+        while (!is_last_of_post(last)) {
             last = last->line.next;
         }
         struct request *next = last->line.next;
@@ -141,9 +141,9 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
 struct request *completion_take(struct completion *completion)
 {
     uint64_t wakes;
-    /* Read before the exchange: a post in between then wakes the loop once too often, never
-     * once too seldom. */
+    /* The read precedes the exchange: a post between them wakes the loop for nothing. In the other
+     * order the wake-up of such a post would be lost. */
     while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
     }
-    return turn_round(atomic_exchange(&completion->head, NULL));
+    return reverse_chain(atomic_exchange(&completion->head, NULL));
 }

@@ -1,5 +1,5 @@
-/* The completion list of a loop: workers and codec threads post requests, and the loop that owns
- * their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
+/* The completion list of a loop: device workers and work threads post requests, and the loop that
+ * owns their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
  * the eventfd only if the list was empty, so a batch of n answers wakes the loop once.
  *
  * Thread: the loop that owns the list, if the function's comment names no other. */
@@ -17,26 +17,26 @@ struct request;
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->line.next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
-    size_t expected; /* requests that are to return, that of a cursor once; the loop's own */
+    size_t expected; /* number of requests that will return; used by the loop only */
     struct thread_device device; /* the device on which the loop scans small tensors */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
-/* The list is empty, and its device is closed (thread_device_close()). */
+/* Requires an empty list and a closed device (thread_device_close()). */
 void completion_deinit(struct completion *completion);
 
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);
 
-/* Hand each request of a chain to its own loop; NULL is fine. A slice is handed to its owner, by
- * slice.advance(), in this thread. Thread: their owner, holding no lock. */
+/* Hand each request of a chain to its loop; NULL is fine. A slice is handed to its cursor:
+ * slice.advance() is called in this thread. Thread: the owner of the requests, holding no lock. */
 void completion_post_home(struct request *first);
 
-/* Wake the loop without a request: the loop does its heartbeat work now. Thread: any. */
+/* Wake the loop without a request, to run its heartbeat. Thread: any. */
 void completion_wake(struct completion *completion);
 
-/* End a chain of requests with the same error and post them; NULL is fine. A request that has an
- * error already keeps it. Thread: their owner. */
+/* End a chain of requests with the same error and post them; NULL is fine. A request that already
+ * has an error keeps its error. Thread: the owner of the requests. */
 void completion_fail(struct request *first, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

@@ -1,4 +1,4 @@
-/* The workers of all selected devices, and what they add up to. */
+/* The selection of devices, their workers, and the sums of their statistics; see device_pool.h. */
 #include "server/sched/device_pool.h"
 
 #include "proto/text.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* How long destroy waits for threads that are in the middle of something. */
+/* Most time for which device_pool_destroy() waits for a driver's call to return. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
 
 const struct device_driver device_driver_opencl = {
@@ -31,12 +31,11 @@ const struct device_driver device_driver_opencl = {
 
 struct device_pool {
     struct worker_plan plan;
-    pthread_mutex_t changing; /* one at a time tells the queue */
+    pthread_mutex_t changing; /* guards on_changed() */
     size_t device_count;
-    size_t first[DEVICE_POOL_MAX + 1]; /* a device's workers, up to those of the next */
-    size_t count;                      /* of workers */
-    size_t here; /* the worker whose device scans small tensors in the thread that owns their
-                  * requests; `count`: there is none */
+    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; then `count` */
+    size_t count;                      /* number of workers */
+    size_t here; /* index of the worker for device_pool_scan_here(); `count`: none */
     struct worker workers[];
 };
 
@@ -61,7 +60,8 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
     return health;
 }
 
-/* Two workers of a device divide the work if both are ready. */
+/* Divide the classes between the two workers of a device if both are ready; otherwise each serves
+ * all. */
 static void divide_work(struct device_pool *pool, size_t device)
 {
     struct worker *small = &pool->workers[pool->first[device]];
@@ -78,7 +78,8 @@ static void divide_work(struct device_pool *pool, size_t device)
     }
 }
 
-/* A worker's state changed: tell the queue whether it still leads anywhere. */
+/* A worker's state has changed: divide the classes, and tell the queue whether any device is
+ * usable. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
@@ -92,7 +93,8 @@ static void on_changed(void *argument)
 
 /* ---- which devices ---- */
 
-/* The next word of a comma-separated text, without spaces around it; false at the end. */
+/* Get the next word of a comma-separated text, without spaces around it. Returns false at the
+ * end. */
 static bool next_word(const char **text, char *word, size_t room)
 {
     const char *start = *text + strspn(*text, ", ");
@@ -105,27 +107,28 @@ static bool next_word(const char **text, char *word, size_t room)
     return length > 0;
 }
 
-/* "all" and the like, which name no device in particular. */
+/* Returns true for words that name a kind of device, not one device. */
 static bool is_general(const char *word)
 {
     return strcasecmp(word, "all") == 0 || strcasecmp(word, "cpu") == 0 ||
            strcasecmp(word, "gpu") == 0;
 }
 
-/* Another driver's device for the processor that Tally's own driver has a device for, too. */
-static bool is_second(const struct scan_device_info *info, bool own)
+/* Returns true for another driver's device of the processor, if Tally's own driver has a device for
+ * it (has_own). */
+static bool is_second(const struct scan_device_info *info, bool has_own)
 {
-    return own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
+    return has_own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
 }
 
 static bool word_matches(const char *word, size_t number, const struct scan_device_info *info,
-                         bool own)
+                         bool has_own)
 {
     if (strcasecmp(word, "all") == 0) {
-        return !is_second(info, own);
+        return !is_second(info, has_own);
     }
     if (strcasecmp(word, "cpu") == 0) {
-        return info->kind == SCAN_DEVICE_CPU && !is_second(info, own);
+        return info->kind == SCAN_DEVICE_CPU && !is_second(info, has_own);
     }
     if (strcasecmp(word, "gpu") == 0) {
         return info->kind == SCAN_DEVICE_GPU;
@@ -139,8 +142,8 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
            strcasestr(info->vendor, word) != NULL;
 }
 
-/* Do all words name Tally's own device, and it alone, if there is one? */
-static bool means_own_alone(const char *text)
+/* Returns true if every word names Tally's own device, provided that there is one. */
+static bool names_own_alone(const char *text)
 {
     char word[256];
     bool any = false;
@@ -154,9 +157,9 @@ static bool means_own_alone(const char *text)
     return any;
 }
 
-/* Choose the devices that one word names; false: there is none. A name that the processor has
- * with every driver (its model, say) means Tally's own device, number `own`. *named becomes
- * true if the word names that one, and is not "all" or the like. */
+/* Choose the devices that one word names. Returns false if there is none. A name that matches the
+ * processor with every driver (its model, say) means Tally's own device, number `own`. *named
+ * becomes true if the word names that device and is_general() is false. */
 static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
                            size_t own, bool *chosen, bool *named)
 {
@@ -178,9 +181,9 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 {
     char word[256];
     bool any = false;
-    bool named = false;  /* that device was, not only by "all" or the like */
-    bool second = false; /* another of the processor's was chosen */
-    size_t own = 0;      /* the device of Tally's own driver; `count`: there is none */
+    bool named = false;  /* a word names Tally's own device (choose_by_word()) */
+    bool second = false; /* another driver's device of the processor is chosen */
+    size_t own = 0;      /* number of the device of Tally's own driver; `count`: none */
     memset(chosen, 0, count * sizeof *chosen);
     while (own < count && !infos[own].built_in) {
         own++;
@@ -216,9 +219,9 @@ enum status device_select(const char *text, const struct scan_device_info *infos
     return STATUS_OK;
 }
 
-/* ---- making the pool ---- */
+/* ---- creating the pool ---- */
 
-/* The pool with its workers for every chosen device. */
+/* Create the pool with workers for every chosen device. */
 static enum status build_pool(const struct worker_plan *plan,
                               const struct scan_device_info *infos, const bool *chosen,
                               size_t count, struct device_pool **out, struct error *err)
@@ -255,11 +258,12 @@ static enum status build_pool(const struct worker_plan *plan,
     return STATUS_OK;
 }
 
-/* The driver's answer to who is there, and who waits for it. */
+/* The list of devices, shared by the thread that calls the drivers and the thread that waits for
+ * it. */
 struct listing {
     const struct device_driver *driver;
-    bool own_alone;   /* other drivers are asked only where ours has no device */
-    atomic_bool left; /* by the thread, or by who waited for it: the other one frees it */
+    bool own_alone;   /* call other drivers only if Tally's own has no device */
+    atomic_bool left; /* one of the two threads is done with the record; the other frees it */
     struct scan_device_info infos[DEVICE_POOL_MAX];
     size_t count;
     enum status status;
@@ -282,7 +286,8 @@ static void *list_devices(void *argument)
     return NULL;
 }
 
-/* Ask the driver on a thread of its own, which is left to itself if it gets no answer. */
+/* List the devices in a separate thread. After the timeout the thread is detached, and owns the
+ * record: then *owned is NULL. */
 static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
 {
     struct listing *listing = *owned;
@@ -296,7 +301,7 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
     MUST(pthread_detach(thread));
     *owned = NULL;
     if (atomic_exchange(&listing->left, true)) {
-        free(listing); /* it has just ended */
+        free(listing); /* the thread has ended since */
     }
     return error_set(err, STATUS_DEVICE_ERROR,
                      "the OpenCL drivers did not say within %llu ms which devices there are "
@@ -325,7 +330,7 @@ enum status device_pool_create(const struct device_pool_parts *parts,
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
     listing->driver = driver;
-    listing->own_alone = means_own_alone(config->devices);
+    listing->own_alone = names_own_alone(config->devices);
     bool chosen[DEVICE_POOL_MAX];
     enum status status = list_in_time(&listing, WORKER_PATIENCE * timeout_ns, err);
     if (status == STATUS_OK) {
@@ -397,7 +402,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         struct device_stats more;
         worker_stats(&pool->workers[i], &more);
         out->state = more.state > out->state ? more.state : out->state;
-        if (more.prepared > out->prepared) { /* this one has opened the device already */
+        if (more.prepared > out->prepared) { /* this worker was faster to open the device */
             out->prepared = more.prepared;
             memcpy(out->lookback, more.lookback, sizeof out->lookback);
         }

@@ -1,16 +1,17 @@
-/* The devices in use: opens them side by side, one worker thread each (worker.h), keeps their
- * state, and watches over them. Our own driver runs launches of several threads side by side,
- * so its device has two workers: one for small requests, which then do not wait for the slices
- * of large ones, and one for these. Should one of them be out of use, the other does both.
+/* The devices in use. The pool opens them in parallel, one worker thread each (worker.h), keeps
+ * their state, and detects hung devices. Tally's own driver runs launches of several threads side
+ * by side. So its device has two workers: one for the shortest class of requests, which then do not
+ * wait for slices of large tensors, and one for the other classes. If one of the two is out of use,
+ * the other serves all classes.
  *
  *   OPENING --opened, prepared--> READY --error--> FAILED --back-off, opened again--> READY
- *      any call of the driver --no answer in time--> HUNG --came back--> FAILED
+ *      any call of the driver --deadline exceeded--> HUNG --call returns--> FAILED
  *
- * Kernels are built before a device is READY, if they were not compiled ahead: no request waits
- * for a compiler, and nothing is compiled while the device serves.
+ * Kernels that were not compiled ahead are built before a device is READY: no request waits for a
+ * compiler, and nothing is compiled while the device serves.
  *
- * Work taken by a device that hangs is answered with 503 at once; its memory stays with the
- * device until that lets go of it. */
+ * The requests of a device that hangs are answered with 503 at once. Their memory is kept until the
+ * call of the driver returns. */
 #ifndef TALLY_SERVER_DEVICE_POOL_H
 #define TALLY_SERVER_DEVICE_POOL_H
 
@@ -32,9 +33,8 @@ enum {
     DEVICE_POOL_MAX = 64
 };
 
-/* What runs jobs: the OpenCL devices, or a fake one in tests. Like kernels/device.h, call by call.
- * A driver may take for ever over list, open, prepare, close and run: each has a deadline
- * (worker.h). The others only look something up. */
+/* The functions of kernels/device.h, so that tests can replace them. A call of list, open, prepare,
+ * close or run may hang: each has a deadline (worker.h). info() only reads memory. */
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
                         struct error *err);
@@ -49,16 +49,16 @@ struct device_driver {
 
 extern const struct device_driver device_driver_opencl;
 
-/* Which devices a text like "gpu,0,pocl" names. A processor is used through one driver only: where
- * Tally's own is among the devices, "all" and "cpu" mean that one, and a number or a name of
- * another takes its place.
+/* Select the devices that a text like "gpu,0,pocl" names. A processor is used through one driver
+ * only: if Tally's own driver has a device for it, "all" and "cpu" mean that device, and a number
+ * or a name of another driver's device replaces it.
  * out   chosen[0..count)
- * err   NO_DEVICE: a part of it names none of them; INVALID_REQUEST: Tally's own driver and
- *       another one are both named */
+ * err   NO_DEVICE: a word of the text names no device; INVALID_REQUEST: the text names the
+ *       processor by Tally's own driver and by another one */
 MUST_CHECK enum status device_select(const char *text, const struct scan_device_info *infos,
                                      size_t count, bool *chosen, struct error *err);
 
-/* What the devices work with, all borrowed. */
+/* The modules that the pool depends on, all borrowed. */
 struct device_pool_parts {
     const struct config *config;
     struct log *log;
@@ -67,23 +67,22 @@ struct device_pool_parts {
     struct queue *queue;
 };
 
-/* List and select devices as --devices says. Where that means Tally's own device alone, no other
- * driver is asked. No thread starts yet.
- * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices makes no sense;
- * DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
+/* List the devices and select those of --devices. If that names Tally's own device alone, no other
+ * driver is called. No worker starts yet.
+ * err   NO_DEVICE: none exists or none is selected; INVALID_REQUEST: --devices is empty or names the
+ *       processor twice; DEVICE_ERROR: the drivers do not answer, and a thread still waits for them */
 MUST_CHECK enum status device_pool_create(const struct device_pool_parts *parts,
                                           const struct device_driver *driver,
                                           struct device_pool **out, struct error *err);
 MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error *err);
 
-/* The queue is closed and empty: join the workers, close the devices, free.
- * returns false if a hung device still holds a worker: the process must exit without freeing
- * what that may use */
+/* Join the workers, close the devices, free the pool. The queue is closed and empty.
+ * returns false if a worker hangs in a call of the driver: the process must exit without freeing
+ *         memory that the worker may use */
 MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
 
-/* A device of Tally's own driver that one HTTP thread, or one thread of the work pool, scans small
- * tensors with. All zero: closed. The device opens with the first scan; its kernels are those that
- * a worker has tested. */
+/* A device of Tally's own driver on which an HTTP thread, or a thread of the work pool, scans small
+ * tensors. All zero: closed. The first scan opens the device; a worker has tested its kernels. */
 struct thread_device {
     const struct device_driver *driver; /* borrowed, static */
     struct scan_device *opened;         /* owned; NULL: closed */
@@ -95,18 +94,19 @@ void thread_device_close(struct thread_device *device);
  * compute in the calling thread and wait for nothing; a batch delay (--batch-delay-us) turns the
  * function off. The request is complete, planned, has elements and is no slice.
  * most_ns   the most estimated time of a scan
- * returns true: the tensor is scanned, or request->error says why that failed. false: the request
- *         is unchanged, and belongs in the queue: it is too large, or no such device is ready
+ * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged
+ * and
+ *         must be queued: it is too large, or no such device is ready
  * Thread: the owner of `device` and of the request. */
 bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
                            uint64_t most_ns, struct request *request);
 
-/* Watch for hung devices; called by main every tick. Nothing of the process ran for lost_ns since
- * the last one: devices that are being waited for have so much more time. */
+/* Detect hung devices; main calls this function every tick. lost_ns: time since the last tick for
+ * which the whole process was stopped; the deadlines of calls in progress are extended by it. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
-/* Of a device with two workers the state is the later one of theirs in this order: it serves with
- * the first that is ready, and that one of them is out of use must be seen. */
+/* The state of a device with two workers is the later one of their states in this order: a device
+ * of which one worker has failed is reported as failed, although the other worker serves. */
 enum device_state {
     DEVICE_OPENING,
     DEVICE_READY,
@@ -118,19 +118,19 @@ enum device_state {
 const char *device_state_name(enum device_state state); /* "opening", "ready", … */
 
 struct device_stats {
-    size_t number;                /* as --list-devices and scan_devices_list() count */
+    size_t number;                /* index in --list-devices and scan_devices_list() */
     struct scan_device_info info; /* as listed */
-    char lookback[160];           /* as in struct scan_device_info, now */
+    char lookback[160];           /* as in struct scan_device_info, since the device is open */
     enum device_state state;
-    uint64_t prepared;    /* element types whose kernels are built and tested */
-    char last_error[512]; /* "" if it never failed */
+    uint64_t prepared;    /* number of element types whose kernels are built and tested */
+    char last_error[512]; /* "" if the device never failed */
     uint64_t batches;
     uint64_t requests;
     uint64_t elements;
-    uint64_t bytes; /* input and output bytes of them */
+    uint64_t bytes; /* input and output bytes of these elements */
     uint64_t errors;
     uint64_t busy_ns;
-    uint64_t running; /* requests it is working on now */
+    uint64_t running; /* number of requests of the current batch */
 };
 
 size_t device_pool_count(const struct device_pool *pool);
@@ -139,7 +139,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
 enum device_pool_health {
     DEVICE_POOL_OPENING, /* none is ready yet, some are being opened */
     DEVICE_POOL_USABLE,  /* at least one is ready */
-    DEVICE_POOL_BROKEN   /* neither */
+    DEVICE_POOL_BROKEN   /* none is ready or being opened */
 };
 enum device_pool_health device_pool_health(struct device_pool *pool);
 

@@ -8,7 +8,7 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most turns that a client misses for a request that was served at once */
+    DEBT_TURNS = 16 /* most turns that a client misses to pay for one request */
 };
 
 /* Most debt for work that took longer than estimated. */
@@ -47,7 +47,7 @@ static struct line_flow *flow_of(const struct line *line, unsigned class, struct
 
 /* ---- the ring ---- */
 
-/* A flow in which nothing waited is the last to have its turn. */
+/* Insert a flow that was empty at the end of the ring, with a quantum of credit or its old debt. */
 static void enter_ring(struct line_class *class, struct line_flow *flow)
 {
     if (class->tail == NULL) {
@@ -58,11 +58,10 @@ static void enter_ring(struct line_class *class, struct line_flow *flow)
     }
     class->tail = flow;
     class->flows++;
-    flow->credit_ns =
-        flow->credit_ns >= 0 ? class->quantum_ns : flow->credit_ns; /* debts stay */
+    flow->credit_ns = flow->credit_ns >= 0 ? class->quantum_ns : flow->credit_ns;
 }
 
-/* Nothing waits any more in the flow after `before`. */
+/* Remove the flow after `before`, which is empty, from the ring. */
 static void leave_ring(struct line_class *class, struct line_flow *before)
 {
     struct line_flow *flow = before->next;
@@ -73,7 +72,7 @@ static void leave_ring(struct line_class *class, struct line_flow *before)
     class->flows--;
 }
 
-/* Count a request that enters, or leaves, its flow and its class. */
+/* Add a request to the sums of its flow and class (enters), or subtract it. */
 static void account(struct line_class *class, struct line_flow *flow,
                     const struct request *request, bool enters)
 {
@@ -97,7 +96,7 @@ void line_push(struct line *line, struct request *request, bool by_ticket)
     struct request **link = &list->first;
     uint64_t *latest = &flow->latest_ticket[request->arrival.high];
     *latest = list->first == NULL ? 0 : *latest;
-    /* The list may be long, and the place is most often its end. */
+    /* The list may be long, and most requests are appended: do not walk through it. */
     if (list->first != NULL && (!by_ticket || request->line.ticket >= *latest)) {
         link = &list->last->line.next;
     }
@@ -127,15 +126,15 @@ unsigned line_turn(const struct line *line, unsigned classes)
     return LINE_CLASSES;
 }
 
-/* The priority that the flow serves next. */
+/* Returns the priority that the flow serves next. */
 static bool next_priority(const struct line_flow *flow)
 {
     return flow->waiting[true].first != NULL &&
            (flow->waiting[false].first == NULL || flow->high_in_row < LINE_HIGH_IN_ROW);
 }
 
-/* The place in the ring before the flow that is served next: the one whose turn it is, or one with
- * credit whose next request is of high priority. */
+/* Returns the flow before the one that is served next: a flow with credit whose next request is of
+ * high priority, else the flow that has the turn. */
 static struct line_flow *before_next(const struct line_class *class)
 {
     struct line_flow *before = class->tail;
@@ -149,7 +148,7 @@ static struct line_flow *before_next(const struct line_class *class)
     return class->tail;
 }
 
-/* Begin with the flow at the cursor, if there is one left. */
+/* Move the cursor to the first request of its flow, if a flow is left. */
 static void enter_flow(struct line_cursor *cursor)
 {
     cursor->previous = NULL;
@@ -184,9 +183,9 @@ void line_skip(struct line_cursor *cursor)
     enter_flow(cursor);
 }
 
-/* `next` follows the cursor's place in its list; at the end of that go to the flow's other list,
- * then to the next flow. */
-static void go_to(struct line_cursor *cursor, struct request *next)
+/* Move the cursor to `next`, the successor in its list; at the end of the list to the flow's other
+ * list, then to the next flow. */
+static void move_cursor(struct line_cursor *cursor, struct request *next)
 {
     cursor->current = next;
     if (next == NULL && !cursor->second) {
@@ -203,10 +202,11 @@ static void go_to(struct line_cursor *cursor, struct request *next)
 void line_step(struct line_cursor *cursor)
 {
     cursor->previous = cursor->current;
-    go_to(cursor, cursor->current->line.next);
+    move_cursor(cursor, cursor->current->line.next);
 }
 
-static struct request *take_out(struct line_cursor *cursor)
+/* Unlink the current request and move the cursor to the next one. */
+static struct request *remove_current(struct line_cursor *cursor)
 {
     struct line_flow *flow = cursor->flow_before->next;
     struct request_list *list = &flow->waiting[cursor->high];
@@ -216,7 +216,7 @@ static struct request *take_out(struct line_cursor *cursor)
     list->last = list->last == request ? cursor->previous : list->last;
     account(cursor->class, flow, request, false);
     if (flow->count > 0) {
-        go_to(cursor, request->line.next);
+        move_cursor(cursor, request->line.next);
     } else {
         leave_ring(cursor->class, cursor->flow_before);
         cursor->flows_left--;
@@ -226,8 +226,8 @@ static struct request *take_out(struct line_cursor *cursor)
     return request;
 }
 
-/* Subtract from a flow's credit, down to a floor; credit below the floor stays. */
-static void pay(struct line_flow *flow, uint64_t cost_ns, int64_t floor)
+/* Subtract a cost from a flow's credit, down to a floor; credit below the floor is not changed. */
+static void pay_cost(struct line_flow *flow, uint64_t cost_ns, int64_t floor)
 {
     const int64_t price = cost_ns > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)cost_ns;
     const int64_t left = flow->credit_ns - price;
@@ -243,19 +243,19 @@ struct request *line_take(struct line_cursor *cursor)
     struct line_class *class = cursor->class;
     struct line_flow *flow = cursor->flow_before->next;
     if (class->flows > 1) {
-        pay(flow, cursor->current->line.cost_ns, -DEBT_TURNS * class->quantum_ns);
+        pay_cost(flow, cursor->current->line.cost_ns, -DEBT_TURNS * class->quantum_ns);
     }
     const bool overtakes = cursor->high && flow->waiting[false].first != NULL;
     flow->high_in_row = overtakes ? flow->high_in_row + 1 : 0;
     class->high_in_row =
         cursor->flow_before == class->tail ? 0 : class->high_in_row + cursor->high;
     cursor->line->turn = (unsigned)(class - cursor->line->classes + 1) % LINE_CLASSES;
-    return take_out(cursor);
+    return remove_current(cursor);
 }
 
 void line_drop(struct line_cursor *cursor, struct request **chain)
 {
-    struct request *request = take_out(cursor);
+    struct request *request = remove_current(cursor);
     request->line.next = *chain;
     *chain = request;
 }
@@ -313,7 +313,7 @@ void line_charge(struct line *line, const struct request *request, uint64_t more
     const unsigned c = line_class_of(line, request->line.cost_ns);
     struct line_flow *flow = flow_of(line, c, request->arrival.client);
     if (line->classes[c].flows > (flow->count > 0)) {
-        pay(flow, more_ns, -DEBT_NS);
+        pay_cost(flow, more_ns, -DEBT_NS);
     }
 }
 
@@ -321,7 +321,7 @@ void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns)
 {
     line->estimated_ns += cost_ns;
     line->measured_ns += took_ns;
-    if (line->measured_ns > NS_PER_S) { /* older work counts less and less */
+    if (line->measured_ns > NS_PER_S) { /* the weight of older work decays */
         line->estimated_ns /= 2;
         line->measured_ns /= 2;
     }
@@ -339,7 +339,8 @@ uint64_t line_ahead_ns(const struct line *line, const struct client *client, boo
         const uint64_t flow_ns = flow->cost_ns[true] + (high ? 0 : flow->cost_ns[false]);
         ahead_ns += flow == own ? 0 : smaller_of(flow_ns, own_ns + cost_ns);
     }
-    return high ? ahead_ns + ahead_ns / LINE_HIGH_IN_ROW : ahead_ns; /* and those overtaken */
+    /* One normal request is served after LINE_HIGH_IN_ROW high ones. */
+    return high ? ahead_ns + ahead_ns / LINE_HIGH_IN_ROW : ahead_ns;
 }
 
 uint64_t line_wait_ns(const struct line *line, const struct client *client, bool high,
@@ -348,7 +349,7 @@ uint64_t line_wait_ns(const struct line *line, const struct client *client, bool
     const unsigned own = line_class_of(line, cost_ns);
     const uint64_t ahead_ns =
         line_ahead_ns(line, client, high, cost_ns) + line->begun_ns[own] / 2;
-    uint64_t others_ns = 0; /* of other classes, which get as many turns */
+    uint64_t others_ns = 0; /* work of other classes, which have as many turns */
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         others_ns += c != own ? line->classes[c].cost_ns + line->begun_ns[c] : 0;
     }

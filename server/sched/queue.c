@@ -1,6 +1,6 @@
-/* A line, its bound, and the batches that workers take from it. Requests that leave without being
- * computed are collected under the lock and ended after it, so that nobody waits for the wake-up of
- * a loop. */
+/* A line, its bound, and the batches that workers take from it. Requests that are removed without
+ * being computed are collected under the lock and ended after the unlock, so that no thread waits
+ * for the lock while a loop is woken. */
 #include "server/sched/queue.h"
 
 #include "server/base/clock.h"
@@ -12,24 +12,25 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_AHEAD_FACTOR =
-        8 /* requests behind the first that a batch looks at, in batches: requests
-                           * of other types must not make everyone wait for the lock */
+    /* A batch looks at max_requests * LOOK_AHEAD_FACTOR requests behind the first. The bound limits
+     * the time under the lock when requests of other types are in between. */
+    LOOK_AHEAD_FACTOR = 8
 };
 
-/* Most time of a batch of the slowest data, on one thread, except its first request. */
+/* Most time of a batch on one thread if its data are the slowest; a single request may exceed
+ * it. */
 #define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
 
 struct queue {
-    struct line line;        /* its lock guards what is below, too */
-    atomic_uint unannounced; /* pushes for which no taker was woken yet */
-    atomic_bool usable;      /* written by holders of the lock */
+    struct line line;        /* its lock guards the fields below, too */
+    atomic_uint unannounced; /* number of pushes for which no taker was woken yet */
+    atomic_bool usable;      /* any device is in use; written by holders of the lock */
     size_t max_requests;     /* constant */
     pthread_cond_t arrived;  /* monotonic clock */
     bool closed;
-    unsigned shakes; /* calls of queue_shake() */
+    unsigned shakes; /* number of calls of queue_shake() */
 };
 
 enum status queue_create(size_t max_requests, struct queue **out, struct error *err)
@@ -95,13 +96,12 @@ uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint6
     return wait_ns;
 }
 
-/* again: the request was in the line before, and gets its old place. Thread: a holder of the
- * lock. */
-static void insert(struct queue *queue, struct request *request, bool again)
+/* by_ticket: as for line_push(). Thread: a holder of the lock. */
+static void queue_insert(struct queue *queue, struct request *request, bool by_ticket)
 {
     request->line.cost_ns = request_scan_ns(request);
     request_set_owner(request, OWNER_QUEUE);
-    line_push(&queue->line, request, again);
+    line_push(&queue->line, request, by_ticket);
 }
 
 enum status queue_push(struct queue *queue, struct request *request, struct error *err)
@@ -115,7 +115,7 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
         status = no_device(err);
     } else {
         request->times.queued = clock_now_ns();
-        insert(queue, request, request->slice.advance != NULL);
+        queue_insert(queue, request, request->slice.advance != NULL);
         many = atomic_fetch_add_explicit(&queue->unannounced, 1, memory_order_release) + 1 >=
                QUEUE_WAKE_PUSHES;
     }
@@ -128,8 +128,8 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 
 void queue_wake(struct queue *queue)
 {
-    /* A pusher sees its own mark. The thread that clears the mark wakes the takers for all
-     * requests that were pushed before. */
+    /* A thread that pushed sees its own increment, or another thread has cleared the count. The
+     * thread that clears the count wakes the takers for all requests that were pushed before. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_acquire) > 0) {
         MUST(pthread_cond_broadcast(&queue->arrived));
@@ -154,7 +154,7 @@ void queue_return(struct queue *queue, struct request *first)
     bool accepted = atomic_load_explicit(&queue->usable, memory_order_relaxed) && !closed;
     while (accepted && first != NULL) {
         struct request *next = first->line.next;
-        insert(queue, first, true);
+        queue_insert(queue, first, true);
         first = next;
     }
     MUST(pthread_cond_broadcast(&queue->arrived));
@@ -241,12 +241,12 @@ void queue_charge(struct queue *queue, const struct request *first, uint64_t too
 
 /* ---- batches ---- */
 
-/* A batch being formed. */
+/* A batch while it is formed. */
 struct batch {
     struct request_list requests;
-    size_t count;
-    uint64_t bytes;
-    uint64_t slowest_ns; /* time of the slowest data */
+    size_t count;        /* number of requests */
+    uint64_t bytes;      /* bytes of their tensors */
+    uint64_t slowest_ns; /* time on one thread if the data are the slowest */
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -269,8 +269,8 @@ static bool batch_has_room(const struct batch *batch, const struct request *requ
            scan_plan_batches_with(&batch->requests.first->scan.plan, &request->scan.plan);
 }
 
-/* Move the next request of a class and those that can share its launch to the batch, expired ones to
- * their chain. */
+/* Move the next request of a class, and the requests that can share its launch, to the batch. Move
+ * expired requests to their chain. */
 static void batch_form(struct line *line, unsigned class, const struct queue_batching *options,
                        struct batch *batch, struct request **expired)
 {
@@ -290,9 +290,9 @@ static void batch_form(struct line *line, unsigned class, const struct queue_bat
     }
 }
 
-/* Returns when the next request of a class stops waiting for others to share its launch; 0: at once.
- * Requests of the taker's other classes wait meanwhile, too. Of the time until a deadline half is
- * for waiting, half for computing. */
+/* Returns the time until which the next request of a class waits for others to share its launch; 0:
+ * it does not wait. Requests of the taker's other classes wait at the same time. A request waits
+ * for at most half of the time until its deadline. */
 static uint64_t peers_until_ns(struct queue *queue, unsigned class,
                                const struct queue_batching *options, unsigned classes)
 {
@@ -316,10 +316,10 @@ static uint64_t peers_until_ns(struct queue *queue, unsigned class,
     return until_ns;
 }
 
-/* Look at the line once. Returns true if there is a batch; else *look_ns is the time of the next
- * look, 0: any. Thread: a holder of the lock. */
-static bool look_at_line(struct queue *queue, const struct queue_batching *options,
-                         struct batch *batch, struct request **expired, uint64_t *look_ns)
+/* Try once to form a batch. Returns false if there is none; then *retry_ns is the time of the next
+ * try, 0: after the next push. Thread: a holder of the lock. */
+static bool try_batch(struct queue *queue, const struct queue_batching *options,
+                      struct batch *batch, struct request **expired, uint64_t *retry_ns)
 {
     const unsigned classes =
         options->classes == NULL ? LINE_ALL : atomic_load(options->classes);
@@ -330,18 +330,18 @@ static bool look_at_line(struct queue *queue, const struct queue_batching *optio
             line_drop(&cursor, expired);
         }
     }
-    *look_ns = 0;
+    *retry_ns = 0;
     const unsigned class = line_turn(&queue->line, classes);
     if (class == LINE_CLASSES) {
         return false;
     }
     const uint64_t until_ns = peers_until_ns(queue, class, options, classes);
     if (until_ns > now_ns) {
-        *look_ns = until_ns;
+        *retry_ns = until_ns;
         return false;
     }
     batch_form(&queue->line, class, options, batch, expired);
-    if (line_count(&queue->line, LINE_ALL) == 0) { /* no taker need be woken any more */
+    if (line_count(&queue->line, LINE_ALL) == 0) { /* nothing is left to wake a taker for */
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
     }
     return true;
@@ -356,17 +356,17 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->line.lock));
     const unsigned shakes = queue->shakes;
-    for (uint64_t look_ns; !look_at_line(queue, options, &batch, &expired, &look_ns);) {
-        if (look_ns == 0 && queue->closed) {
+    for (uint64_t retry_ns; !try_batch(queue, options, &batch, &expired, &retry_ns);) {
+        if (retry_ns == 0 && queue->closed) {
             result = QUEUE_CLOSED;
             break;
         }
         if (expired != NULL || queue->shakes != shakes ||
-            (look_ns == 0 && clock_now_ns() >= give_up_ns)) {
-            result = QUEUE_TIMEOUT; /* at once if some expired: they wait for their answer */
+            (retry_ns == 0 && clock_now_ns() >= give_up_ns)) {
+            result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
             break;
         }
-        const struct timespec until = clock_timespec(look_ns != 0 ? look_ns : give_up_ns);
+        const struct timespec until = clock_timespec(retry_ns != 0 ? retry_ns : give_up_ns);
         (void)pthread_cond_timedwait(&queue->arrived, &queue->line.lock, &until);
     }
     MUST(pthread_mutex_unlock(&queue->line.lock));

@@ -4,19 +4,19 @@
  * | state     | what happens                                  | next                               |
  * |-----------|-----------------------------------------------|------------------------------------|
  * | HEADER    | the header arrives                            | BODY, REFUSED or ANSWERING         |
- * | BODY      | the body lands (body.h)                       | PARSE; READY for a page; REFUSED   |
- * | REFUSED   | the rest of the body is dropped               | ANSWERING; LINGERING if the rest   |
+ * | BODY      | the body is received (body.h)                 | PARSE; READY for a page; REFUSED   |
+ * | REFUSED   | the rest of the body is discarded             | ANSWERING; LINGERING if the rest   |
  * |           |                                               | is long or slow                    |
- * | LINGERING | the refusal is sent, later bytes are dropped  | the connection is closed           |
- * | PARSE     | a step of server/job/job.c                  | PREPARE                            |
- * | PREPARE   | a step of server/job/job.c                  | SCAN                               |
- * | SCAN      | a step of server/job/job.c                  | PRINT                              |
- * | PRINT     | a step of server/job/job.c                  | READY                              |
- * | READY     | the answer or the error is there              | ANSWERING; LINGERING if there is   |
+ * | LINGERING | the refusal is sent, the rest is discarded    | the connection is closed           |
+ * | PARSE     | a step of server/job/job.c                    | PREPARE                            |
+ * | PREPARE   | a step of server/job/job.c                    | SCAN                               |
+ * | SCAN      | a step of server/job/job.c                    | PRINT                              |
+ * | PRINT     | a step of server/job/job.c                    | READY                              |
+ * | READY     | the answer is made, or the error is set       | ANSWERING; LINGERING if there is   |
  * |           |                                               | no memory for the answer           |
  * | ANSWERING | MHD sends the answer                          | the request ends                   |
  *
- * | owner     | what the request waits for, or who works on it                                      |
+ * | owner     | the thread that processes the request, or the resource that the request waits for   |
  * |-----------|-------------------------------------------------------------------------------------|
  * | LOOP      | the HTTP thread of the connection                                                   |
  * | ADMISSION | a place among the large requests, or memory                                         |
@@ -26,16 +26,16 @@
  * | CURSOR    | the slices of its tensor (cursor.h)                                                 |
  *
  * The function that hands a request over sets the owner: admission_enter(), work_submit(),
- * queue_push(), cursor_scan(). From then on nobody else touches the request, except that any thread
- * may set `cancelled` and read state and owner. The request returns to its loop by its completion
- * list. In the next turn of its connection the loop becomes its owner again and continues it
- * (http_daemon_returned()). If the connection ends meanwhile, the exchange is an orphan, which ends
- * when the request returns.
+ * queue_push(), cursor_scan(). After that only the new owner accesses the request, except that any
+ * thread may set `cancelled` and read state and owner. The request returns to its loop by its
+ * completion list. In the next turn of its connection the loop becomes its owner again and
+ * continues it (http_daemon_returned()). If the connection closes before that, the exchange is an
+ * orphan: the loop frees it when the request returns.
  *
- * The cursor of a large scan is an entry of the queue, too, and so has the form of a request
- * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any state
- * from BODY to SCAN. The slice that the entry describes owns its bytes of the block: the loop writes
- * behind them only. The entry never returns to a loop. */
+ * The cursor of a large scan is an entry of the queue; therefore it has the form of a request
+ * (`slice.advance`). The queue and workers own the entry while the request of the tensor is in any
+ * state from BODY to SCAN. The slice that the entry describes owns its bytes of the block: the loop
+ * writes behind them only. The entry never returns to a loop. */
 #ifndef TALLY_SERVER_REQUEST_H
 #define TALLY_SERVER_REQUEST_H
 
@@ -88,14 +88,15 @@ enum request_owner {
 /* The slice that a cursor describes (server/job/cursor.h); constant while the entry is in the queue
  * or on a device, except `overdue`. */
 struct request_slice {
-    /* NULL: no slice, but a request of a client. completion_post_home() calls this in place of a post
-     * to the loop, when the slice is computed or request.error is set. */
+    /* NULL: the record is a request of a client, not a slice. completion_post_home() calls this
+     * function, instead of posting to the loop, when the slice is computed or request.error is
+     * set. */
     void (*advance)(struct request *slice);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
     size_t job_count;            /* in jobs */
-    bool last;                   /* the slice ends the scan: it counts as the request */
-    atomic_bool overdue;         /* set by any thread: the device gives no answer */
+    bool last;                   /* last slice of the scan: the statistics count a request */
+    atomic_bool overdue;         /* the device has exceeded its deadline; set by any thread */
 };
 
 /* The speed of one thread, for estimates of time. */
@@ -113,8 +114,8 @@ enum coding {
     CODING_DEFLATE
 };
 
-/* The body (server/job/body.h) and the memory that is reserved as it arrives (server/job/infer_memory.h).
- * Written by body_begin() and body_feed(), valid from BODY on. */
+/* The body (server/job/body.h) and the memory that is reserved as it arrives
+ * (server/job/infer_memory.h). Written by body_begin() and body_feed(), valid from BODY on. */
 struct request_body {
     size_t head_bytes;         /* bytes in `head` without its NUL */
     uint64_t payload_received; /* bytes after the head, discarded ones included */
@@ -128,8 +129,8 @@ struct request_body {
     uint64_t unpacked; /* bytes after decompression */
 
     uint64_t head_need; /* bytes that the codec needs in the head; UINT64_MAX: all */
-    bool spill;     /* the head is too long to be decoded on the loop: payload is kept ... */
-    size_t spilled; /* ... behind it (after its NUL) until the codec pool decodes */
+    bool spill; /* a work thread decodes the head; until then payload is buffered behind it */
+    size_t spilled; /* bytes of payload buffered behind the head and its NUL */
 
     uint64_t block_reserved; /* bytes of reserved_bytes for the block: grows as it fills */
     bool rest_reserved;      /* the whole block and the answer's text are reserved */
@@ -139,7 +140,7 @@ struct request_body {
     size_t marks_at;         /* offset of the marks in the block */
     size_t gathered_at;      /* offset of the gathered segments in the block */
 
-    struct inflate *inflate; /* owned; NULL: not compressed, or decompressed by now */
+    struct inflate *inflate; /* owned; NULL: not compressed, or already decompressed */
     struct packed_body {
         struct text text; /* owned: the compressed body */
         size_t count;     /* bytes of `text` */
@@ -149,11 +150,11 @@ struct request_body {
     struct text head; /* owned: bytes of the body before the payload, and a NUL */
 };
 
-/* The client and its wishes. Written by server/http while it checks the header, valid from BODY on.
- * infer_decode() applies the parameters of the body: an earlier deadline, another priority. */
+/* The client and its parameters. Written by server/http while it checks the header, valid from BODY
+ * on. infer_decode() applies the parameters of the body: an earlier deadline, another priority. */
 struct request_arrival {
     struct client *client;              /* borrowed from the connection */
-    char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or our own */
+    char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or a generated one */
     bool local;                         /* the client is on this machine */
     bool limited;                       /* the limits of one client apply */
     bool high;                          /* high priority (line.h); constant in a line */
@@ -165,73 +166,74 @@ struct request_arrival {
     struct carry_crc carry_crc;         /* referenced by codec_request */
 };
 
-/* The place in a line. Written by the module that owns the request while the request waits there;
- * `ticket` is written on arrival. */
+/* The position in a line. Written by the module that owns the waiting request; `ticket` is written
+ * on arrival. */
 struct request_in_line {
     uint64_t ticket;  /* arrival time: the order among requests of its client (line.h) */
-    uint64_t cost_ns; /* estimated time of the work that it waits for (line.h) */
-    void (*job)(struct request *); /* that work, in the line of the work pool (work.c) */
+    uint64_t cost_ns; /* estimated time of the work that the request waits for (line.h) */
+    void (*job)(struct request *); /* the work itself, in the line of the work pool (work.c) */
     struct request *next;          /* link of the list that owns the request */
 };
 
-/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is decoded,
- * the block and its offsets when the first byte of the block is reserved. */
+/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is
+ * decoded, the block and its offsets when the first byte of the block is reserved. */
 struct request_memory {
     struct memory_block block;       /* slab range of input and output, if not shm.in_use */
     struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
-    uint64_t part_bytes; /* of a part's sums and carry, or of offsets and scans of segments */
+    uint64_t part_bytes;     /* bytes of a part's sums and carry, or of segments' scans */
     uint64_t gathered_bytes; /* bytes of the block for gathered segments */
-    uint64_t shm_bytes;  /* bytes of shared memory in use; they count like those of a block */
-    size_t in_offset;    /* offset of the input buffer in block.slab */
-    size_t out_offset;   /* offset of the output buffer in block.slab */
-    size_t out_first;    /* bytes of the output before the first sum that a device writes */
-    size_t marks_offset; /* offset in block.slab of the bits of elements that were NaN */
+    uint64_t shm_bytes;      /* bytes of shared memory in use; charged like bytes of a block */
+    size_t in_offset;        /* offset of the input buffer in block.slab */
+    size_t out_offset;       /* offset of the output buffer in block.slab */
+    size_t out_first;        /* bytes of the output before the first sum that a device writes */
+    size_t marks_offset;     /* offset in block.slab of the bits of elements that were NaN */
     size_t gathered_offset;  /* offset in block.slab of gathered segments */
     uint64_t out_bytes;      /* bytes of the output buffer */
     uint64_t reserved_bytes; /* bytes of the memory budget, released with the request */
     uint64_t client_bytes;   /* bytes counted for --per-client-memory */
 };
 
-/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the cursor by
- * PREPARE and SCAN; the figures of the launch by a device worker. */
+/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the cursor
+ * by PREPARE and SCAN; the figures of the launch by a device worker. */
 struct request_scan {
     bool decoded; /* `call` is valid */
     bool planned; /* `plan` is valid */
     bool marked;  /* some elements were NaN */
-    bool alone;   /* in a launch of its own: a slice, or too much for a device with others */
+    bool alone;   /* needs its own launch: a slice, or a request whose batch was too large */
     int retries;  /* number of times that the request was moved to another device */
     struct cursor *cursor;        /* owned; NULL: not scanned in slices */
     struct part *part;            /* owned; NULL: not prepared, or a whole tensor */
     struct segments *segments;    /* owned; NULL: not prepared, or without offsets */
-    int device;                   /* number of the device that computed it, -1: none */
-    uint32_t batch;               /* number of requests in its launch, 0: none ran */
+    int device;                   /* number of the device that computed the scan, -1: none */
+    uint32_t batch;               /* number of requests in the launch, 0: no launch ran */
     struct metrics_launch launch; /* figures of that launch */
     /* Not cleared by request_clear(): */
     struct scan_call call; /* call.dialect is released with the request */
     struct scan_plan plan;
 };
 
-/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the module
- * that refuses the request. Valid from READY on. */
+/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the
+ * module that refuses the request. Valid from READY on. */
 struct request_reply {
     struct text answer_text;         /* owned: answer.head, if that is long */
     enum coding answer_coding;       /* coding of answer.head */
-    unsigned retry_after_s;          /* of a refusal: seconds until another try */
-    enum metrics_client_limit limit; /* limit that the client met, if THROTTLED */
+    unsigned retry_after_s;          /* seconds of a refusal's Retry-After */
+    enum metrics_client_limit limit; /* limit that the client exceeded, if THROTTLED */
     /* Not cleared by request_clear(): */
     struct answer answer; /* valid if error.status is OK */
 };
 
-/* The fields in front are valid in every state. Each group says from when on it is valid. */
+/* The first fields are valid in every state. The comment of each group says when it becomes
+ * valid. */
 struct request {
     _Atomic enum request_state state; /* written by the owner */
     _Atomic enum request_owner owner; /* written by the owner as it hands the request over */
-    atomic_bool cancelled;         /* set by any thread: the client has left, do no more work */
-    struct completion *completion; /* borrowed: the way back to the loop */
-    struct server *server;         /* borrowed */
-    struct metrics_times times;    /* each written by the thread that ends a stage */
-    struct work_parallel work;     /* storage of `parallel` for tensors */
-    const struct parallel *parallel; /* &work, for long work on a tensor; NULL: no tensor */
+    atomic_bool cancelled; /* do no more work: the connection is closed; set by any thread */
+    struct completion *completion;   /* borrowed: completion list of the loop */
+    struct server *server;           /* borrowed */
+    struct metrics_times times;      /* each written by the thread that ends a stage */
+    struct work_parallel work;       /* storage of `parallel` for tensors */
+    const struct parallel *parallel; /* &work.parallel; NULL: no tensor */
     struct admission_hold admission;
     struct request_slice slice;
     struct error error; /* first error; the outcome of the request */
@@ -244,8 +246,8 @@ struct request {
     struct request_reply reply;
 };
 
-/* Reset a record for another request. The record keeps the buffer of body.head. Thread: the only one
- * that knows the record. */
+/* Reset a record for another request. The record keeps the buffer of body.head. No other thread may
+ * have a pointer to the record. */
 static inline void request_clear(struct request *request)
 {
     memset(request, 0, offsetof(struct request, body));
@@ -290,7 +292,7 @@ static inline enum request_owner request_owner(const struct request *request)
     return atomic_load_explicit(&request->owner, memory_order_relaxed);
 }
 
-/* Thread: the owner, for the last time. */
+/* Hand the request over. Thread: the owner, which must not access the request after this. */
 static inline void request_set_owner(struct request *request, enum request_owner owner)
 {
     atomic_store_explicit(&request->owner, owner, memory_order_relaxed);
@@ -302,7 +304,8 @@ static inline bool request_is_away(const struct request *request)
     return request_owner(request) != OWNER_LOOP;
 }
 
-/* The place of the input or the output (SHM_INPUT, SHM_OUTPUT): shared memory in use, or the block. */
+/* Returns the slab and the offset of the input or the output (SHM_INPUT, SHM_OUTPUT): in shared
+ * memory in use, or in the block. */
 static inline struct tensor_place request_place(const struct request *request,
                                                 enum shm_use tensor)
 {
@@ -319,13 +322,13 @@ static inline char *request_output_bytes(const struct request *request)
     return (char *)slab_data(place.slab) + place.offset;
 }
 
-/* The byte of the block's slab at this offset: in_offset, out_offset and the like. */
+/* Returns the address of an offset in the block's slab: in_offset, out_offset and the like. */
 static inline char *request_block_at(const struct request *request, size_t offset)
 {
     return (char *)slab_data(request->memory.block.slab) + offset;
 }
 
-/* STATUS_OK, or the reason to do no more work: CLIENT_GONE, DEADLINE_PASSED. */
+/* Returns STATUS_OK, or the reason to do no more work: CLIENT_GONE, DEADLINE_PASSED. */
 static inline enum status request_verdict(const struct request *request, uint64_t now_ns)
 {
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
@@ -335,7 +338,7 @@ static inline enum status request_verdict(const struct request *request, uint64_
     return late ? STATUS_DEADLINE_PASSED : STATUS_OK;
 }
 
-/* The earlier of two deadlines, of which 0 is none. */
+/* Returns the earlier of two deadlines; 0 means no deadline. */
 static inline uint64_t deadline_earlier(uint64_t a, uint64_t b)
 {
     return a == 0 || (b != 0 && b < a) ? b : a;
@@ -351,11 +354,12 @@ static inline void request_retry_after(struct request *request, uint64_t wait_ns
  * Thread: their owner, holding no lock. (completion.c) */
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
-/* QUEUE_FULL if the deadline passes before wait_ns. Thread: the owner. (completion.c) */
+/* Returns QUEUE_FULL if the deadline is earlier than wait_ns from now. Thread: the owner.
+ * (completion.c) */
 MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                           struct error *err);
 
-/* The figures of a request that has ended, but for its route and the bytes that were sent. */
+/* Returns the figures of a request that has ended, except its route and the bytes sent. */
 static inline struct metrics_request request_figures(const struct request *request)
 {
     return (struct metrics_request){.outcome = request->error.status,
@@ -369,13 +373,14 @@ static inline struct metrics_request request_figures(const struct request *reque
                                     .launch = request->scan.launch};
 }
 
-/* Bytes of tensor memory that the request keeps busy. */
+/* Returns the bytes of tensor memory that the request occupies. */
 static inline uint64_t request_bytes(const struct request *request)
 {
     return request->memory.block.bytes + request->memory.shm_bytes;
 }
 
-/* Estimated nanoseconds of the scan on one thread: ordinary float32 takes 1 ns an element. */
+/* Returns the estimated nanoseconds of the scan on one thread: ordinary float32 takes 1 ns an
+ * element. */
 static inline uint64_t request_scan_ns(const struct request *request)
 {
     return larger_of(request_bytes(request), scan_plan_effort(&request->scan.plan)) /

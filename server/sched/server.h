@@ -1,11 +1,11 @@
-/* The parts of the running service and its phase, wired by service.c and borrowed by everyone
- * above the scheduler. There is no other shared state: a part is reached through this record or
- * not at all. The parts themselves are given what they need when they are made.
+/* The modules of the running service and its phase. service.c creates the modules; all code above
+ * the scheduler borrows them from this record. There is no other shared state. Each module gets the
+ * modules that it depends on when it is created.
  *
- * Who runs what: docs/design/architecture.md has the table of threads.
- * All signals are blocked before the first thread starts; only main waits for them.
+ * docs/design/architecture.md has the table of threads.
+ * All signals are blocked before the first thread starts; only main waits for signals.
  *
- * The parts start in the order of the fields and stop in the reverse order, after the drain
+ * The modules start in the order of the fields and stop in the reverse order, after the drain
  * (server/service.h). */
 #ifndef TALLY_SERVER_SERVER_H
 #define TALLY_SERVER_SERVER_H
@@ -16,8 +16,8 @@
 enum server_phase {
     SERVER_STARTING,
     SERVER_READY,
-    SERVER_DRAINING, /* not ready, but still serving whoever comes */
-    SERVER_CLOSING,  /* serving who is there */
+    SERVER_DRAINING, /* not ready, but new connections are still served */
+    SERVER_CLOSING,  /* only open connections are served */
     SERVER_STOPPING
 };
 

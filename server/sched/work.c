@@ -1,4 +1,4 @@
-/* A line of requests, the jobs that were opened to helpers, and some threads; see work.h. */
+/* A line of requests, a list of jobs in pieces, and the threads of the pool; see work.h. */
 #include "server/sched/work.h"
 
 #include "server/base/clock.h"
@@ -13,39 +13,39 @@
 #include <sys/queue.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* of text: some ten times the time of waking a thread */
+    GRAIN_BYTES = 64 << 10 /* text of a piece: its work takes ten times as long as a wake-up */
 };
 
-/* A job in pieces, on the stack of the thread that opened it. That thread leaves when no other
- * thread works on the job any more. The line's lock guards it. */
+/* A job in pieces, on the stack of the thread that created it. That thread waits until no other
+ * thread runs a piece of the job. The line's lock guards the record. */
 struct parallel_job {
     parallel_piece piece;
     void *context;
     const struct request *request;
-    unsigned class; /* of the request */
-    int count;
-    int next;    /* the piece that is run next */
-    int running; /* pieces */
+    unsigned class; /* class of the request in the line */
+    int count;      /* number of pieces */
+    int next;       /* index of the piece that is run next */
+    int running;    /* number of pieces that threads are running */
     bool given_up;
     TAILQ_ENTRY(parallel_job) link;
 };
 
 struct work_pool {
-    struct line line; /* its lock guards everything below, too */
+    struct line line; /* its lock guards the fields below, too */
     pthread_cond_t work;
     pthread_cond_t piece_done;
-    TAILQ_HEAD(job_list, parallel_job) jobs; /* those with pieces left, oldest first */
+    TAILQ_HEAD(job_list, parallel_job) jobs; /* jobs in progress, oldest first */
     bool stopping;
     size_t thread_count;
     pthread_t threads[];
 };
 
-/* A thread of a pool; on other threads nothing of this is set. */
+/* State of a thread of the pool; all zero in other threads. */
 static _Thread_local struct {
     bool of_pool;
     struct thread_device device;
-    uint64_t nested_ns;                /* for which the current work was interrupted */
-    uint64_t rest_until[LINE_CLASSES]; /* the current work is not interrupted for them before */
+    uint64_t nested_ns;                /* time for which the current work was interrupted */
+    uint64_t rest_until[LINE_CLASSES]; /* earliest time of an interruption by each class */
 } worker;
 
 bool work_given_up(struct request *request)
@@ -63,10 +63,10 @@ bool work_given_up(struct request *request)
     return true;
 }
 
-/* ---- one after the other ---- */
+/* ---- requests ---- */
 
-/* Returns the next request of a class. Expired ones are put in the chain. Thread: a holder of the
- * lock. */
+/* Returns the next request of a class, or NULL. Expired requests are added to the chain. Thread: a
+ * holder of the lock. */
 static struct request *next_request(struct work_pool *pool, unsigned class,
                                     struct request **expired)
 {
@@ -82,8 +82,8 @@ static struct request *next_request(struct work_pool *pool, unsigned class,
     }
 }
 
-/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock,
- * which is released meanwhile. */
+/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock; the
+ * lock is released while the request runs. */
 static void run_next(struct work_pool *pool, unsigned class)
 {
     struct request *expired = NULL;
@@ -107,8 +107,8 @@ static void run_next(struct work_pool *pool, unsigned class)
 
 /* ---- between two pieces ---- */
 
-/* Between two pieces of work of a class: run a request of a shorter class that waits. Thread: one
- * of the pool, a holder of the lock, which is released meanwhile. */
+/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread: one
+ * of the pool, a holder of the lock; the lock is released while the request runs. */
 static void run_shorter(struct work_pool *pool, unsigned class)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -137,16 +137,16 @@ static bool piece_step(const struct parallel *parallel)
     return request_verdict(work->request, clock_now_ns()) == STATUS_OK;
 }
 
-/* ---- side by side ---- */
+/* ---- pieces ---- */
 
-/* Whether a thread may take a piece. Thread: a holder of the lock. */
+/* Returns true if a thread may begin a piece. Thread: a holder of the lock. */
 static bool has_piece(struct parallel_job *job)
 {
     job->given_up = job->given_up || request_verdict(job->request, clock_now_ns()) != STATUS_OK;
     return job->next < job->count && !job->given_up;
 }
 
-/* Thread: a holder of the lock, which is released meanwhile. */
+/* Thread: a holder of the lock; the lock is released while the piece runs. */
 static void run_piece(struct work_pool *pool, struct parallel_job *job)
 {
     int index = job->next++;
@@ -160,8 +160,8 @@ static void run_piece(struct work_pool *pool, struct parallel_job *job)
     }
 }
 
-/* On a loop: waking a thread takes longer than a piece, and that thread may get no processor while
- * loops are busy. */
+/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that thread
+ * may get no processor while loops are busy. */
 static bool run_alone(const struct request *request, int count, parallel_piece piece,
                       void *context)
 {
@@ -214,9 +214,9 @@ struct work_parallel work_parallel(struct work_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Serve a class: run a piece of work that another thread has begun, else the next request. Returns
- * false if nothing is to be done. Thread: one of the pool, a holder of the lock, which is released
- * meanwhile. */
+/* Run a piece of a job of the class that another thread has begun, else the next request. Returns
+ * false if the class has neither. Thread: one of the pool, a holder of the lock; the lock is
+ * released while the work runs. */
 static bool serve_class(struct work_pool *pool, unsigned class)
 {
     struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
@@ -236,8 +236,7 @@ static bool serve_class(struct work_pool *pool, unsigned class)
     return any;
 }
 
-/* Serve the next class in which something is to be done. Returns false if there is none. Thread:
- * likewise. */
+/* Serve the next class that has work. Returns false if none has. Thread: as for serve_class(). */
 static bool work_once(struct work_pool *pool)
 {
     bool done = false;
@@ -281,10 +280,10 @@ enum status work_pool_create(size_t threads, struct work_pool **out, struct erro
     MUST(pthread_cond_init(&pool->piece_done, NULL));
     TAILQ_INIT(&pool->jobs);
     for (size_t i = 0; i < threads; i++) {
-        char whose[80];
-        (void)snprintf(whose, sizeof whose, "codecs (--codec-threads), %zu of %zu", i + 1,
+        char purpose[80];
+        (void)snprintf(purpose, sizeof purpose, "codecs (--codec-threads), %zu of %zu", i + 1,
                        threads);
-        enum status status = thread_start(&pool->threads[i], thread_main, pool, whose, err);
+        enum status status = thread_start(&pool->threads[i], thread_main, pool, purpose, err);
         if (status != STATUS_OK) {
             work_pool_destroy(pool);
             return status;
@@ -313,7 +312,7 @@ void work_pool_destroy(struct work_pool *pool)
     free(pool);
 }
 
-/* ---- from outside ---- */
+/* ---- submitting ---- */
 
 void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_ns,
                  work_job job)

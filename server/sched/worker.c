@@ -1,5 +1,5 @@
-/* The life of a device's thread, and the way of a batch: from the queue through the driver to the
- * completion of its requests. */
+/* The thread of a device: it opens the device, takes batches from the queue, runs them on the
+ * driver, and hands their requests over; see worker.h. */
 #include "server/sched/worker.h"
 
 #include "server/base/clock.h"
@@ -24,10 +24,11 @@ enum {
     BACK_OFF_DOUBLINGS = 6
 };
 
-/* A batch of more estimated time than this gets more time in proportion. */
+/* Most estimated time of a batch with the normal timeout; a longer batch gets more in
+ * proportion. */
 #define TIMEOUT_COST_NS (UINT64_C(1) << 28)
 
-#define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without requests */
+#define IDLE_WAIT_NS (3600 * NS_PER_S) /* any long time: an idle worker has nothing to check */
 
 enum device_state worker_state(const struct worker *worker)
 {
@@ -67,7 +68,8 @@ void worker_deinit(struct worker *worker)
     MUST(pthread_mutex_destroy(&worker->lock));
 }
 
-/* Thread: a holder of the lock; follow with plan->changed(), which takes no worker's lock. */
+/* Set the state; with an error, count and store it. The caller then calls plan->changed(), which
+ * takes no worker's lock. Thread: a holder of the lock. */
 static void set_state(struct worker *worker, enum device_state state, const char *error)
 {
     atomic_store(&worker->state, state);
@@ -77,8 +79,9 @@ static void set_state(struct worker *worker, enum device_state state, const char
     }
 }
 
-/* The device is out of use: FAILED or HUNG. Thread: a holder of the lock, which is given up. */
-static void leave_use(struct worker *worker, enum device_state state, const char *reason)
+/* Mark the device FAILED or HUNG, and release the lock. Thread: a holder of the lock. */
+static void disable_and_unlock(struct worker *worker, enum device_state state,
+                               const char *reason)
 {
     bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, state, reason);
@@ -92,15 +95,15 @@ static void leave_use(struct worker *worker, enum device_state state, const char
 static void worker_fail(struct worker *worker, const char *reason)
 {
     MUST(pthread_mutex_lock(&worker->lock));
-    leave_use(worker, DEVICE_FAILED, reason);
+    disable_and_unlock(worker, DEVICE_FAILED, reason);
 }
 
-/* Begin a call of the driver. A run has requests, which are in the record until it ends, linked by
- * next; cost_ns: their estimated time. */
+/* Begin a call of the driver. batch: the requests of a run, which the record owns until call_end();
+ * cost_ns: their estimated time. */
 static void call_begin(struct worker *worker, enum worker_call call, struct request *batch,
                        size_t count, uint64_t cost_ns)
 {
-    /* Compilers and drivers that start on a busy machine are slow without being stuck. */
+    /* Compilers and drivers that start on a busy machine may be slow. */
     bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
     double factor = patient ? WORKER_PATIENCE : 1;
     factor = cost_ns > TIMEOUT_COST_NS ? (double)cost_ns / (double)TIMEOUT_COST_NS : factor;
@@ -115,8 +118,9 @@ static void call_begin(struct worker *worker, enum worker_call call, struct requ
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-/* *batch is what the record still had. False: the call came back too late; that is no more than a
- * slice that ran, the orphans have been returned, the device is FAILED. */
+/* End a call of the driver. *batch: the requests that the record still owns. Returns false if the
+ * call missed its deadline; then *batch is at most a slice, the orphans are freed, and the device
+ * is FAILED. */
 static bool call_end(struct worker *worker, struct request **batch)
 {
     MUST(pthread_mutex_lock(&worker->lock));
@@ -130,7 +134,7 @@ static bool call_end(struct worker *worker, struct request **batch)
     worker->orphan_count = 0;
     worker->orphan_reserved = 0;
     if (!in_time) {
-        set_state(worker, DEVICE_FAILED, NULL); /* as out of use as it was */
+        set_state(worker, DEVICE_FAILED, NULL); /* no changed(): not usable before, either */
     }
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
@@ -147,21 +151,21 @@ static bool call_end(struct worker *worker, struct request **batch)
     return in_time;
 }
 
-/* what   it does: "hangs" */
-static void fail_requests(const struct worker *worker, struct request *first, const char *what,
+/* verb   "hangs" or "failed" */
+static void fail_requests(const struct worker *worker, struct request *first, const char *verb,
                           const char *reason)
 {
     completion_fail(first, STATUS_DEVICE_ERROR, "device %zu (%s) %s: %s; try again",
-                    worker->number, worker->info.name, what, reason);
+                    worker->number, worker->info.name, verb, reason);
 }
 
-/* Leave the memory of the batch, which runs, to the device and return its requests. Thread: a
- * holder of the lock. */
-static struct request *take_running_away(struct worker *worker)
+/* Remove the requests of the running batch from the record and return them. Their memory becomes
+ * orphans of the worker. Thread: a holder of the lock. */
+static struct request *orphan_batch(struct worker *worker)
 {
     struct request *first = worker->batch;
     if (first->slice.advance != NULL) {
-        /* A slice, alone: the loop may be writing to the same block. The slice stays and is marked. */
+        /* The loop may still write to the block of a slice: keep the slice, and mark it. */
         atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
         return NULL;
     }
@@ -197,16 +201,16 @@ void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns)
         (unsigned long long)(worker->call_timeout_ns / NS_PER_MS), calls[worker->call]);
     worker->call_deadline_ns = 0;
     struct request *lost = NULL;
-    if (worker->call == WORKER_CALL_RUN) { /* the record is empty during the others */
-        lost = take_running_away(worker);
+    if (worker->call == WORKER_CALL_RUN) { /* other calls have no batch */
+        lost = orphan_batch(worker);
     }
-    leave_use(worker, DEVICE_HUNG, reason);
+    disable_and_unlock(worker, DEVICE_HUNG, reason);
     fail_requests(worker, lost, "hangs", reason);
 }
 
 /* ---- a batch ---- */
 
-/* Copy what a plan uses; the array of dimensions is mostly empty. */
+/* Copy a plan without the unused part of its array of dimensions. */
 static void copy_plan(struct scan_plan *to, const struct scan_plan *from)
 {
     size_t head = offsetof(struct scan_plan, dim);
@@ -215,7 +219,7 @@ static void copy_plan(struct scan_plan *to, const struct scan_plan *from)
     memcpy((char *)to + tail, (const char *)from + tail, sizeof *from - tail);
 }
 
-/* Describe a request to the driver, with this plan. */
+/* Returns the driver's description of a request, with this plan. */
 static struct scan_job make_job(const struct request *request, const struct scan_plan *plan)
 {
     const struct tensor_place in = request_place(request, SHM_INPUT);
@@ -229,7 +233,7 @@ static struct scan_job make_job(const struct request *request, const struct scan
     return job;
 }
 
-/* Describe the batch to the driver; returns its estimated time. */
+/* Fill worker->jobs with the descriptions of a batch. Returns its estimated time. */
 static uint64_t fill_jobs(struct worker *worker, const struct request *first)
 {
     uint64_t cost_ns = 0;
@@ -252,7 +256,7 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
                                           .compute_ns = report->compute_ns,
                                           .download_ns = report->download_ns};
     uint64_t now_ns = clock_now_ns();
-    uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* all began together */
+    uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* equal for all */
     bool counts = first->slice.advance == NULL || first->slice.last;
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -279,8 +283,8 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
     return busy_ns;
 }
 
-/* Record a computed batch, charge the clients for it, and return its requests to their loops; a slice
- * is handed to its owner instead. */
+/* Record a computed batch, charge its clients, and hand its requests to their loops, or a slice to
+ * its cursor. */
 static void finish_batch(struct worker *worker, struct request *first, size_t count,
                          const struct scan_report *report)
 {
@@ -289,9 +293,9 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
     completion_post_home(first);
 }
 
-/* Run requests elsewhere that this device, which is out of use, has not changed, or end those
- * that were moved before. */
-static void run_elsewhere(struct worker *worker, struct request *first, const char *reason)
+/* Queue the requests of a failed device again, whose inputs are intact. End those that were queued
+ * again before. */
+static void retry_requests(struct worker *worker, struct request *first, const char *reason)
 {
     struct request_list again = {.first = NULL};
     while (first != NULL) {
@@ -318,7 +322,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     struct scan_report report = {0};
     struct request *left = NULL;
     const uint64_t cost_ns = fill_jobs(worker, first);
-    /* The scans of a slice, which is alone, stay where they are until it comes back. */
+    /* The cursor of a slice keeps the scans of the slice unchanged until the slice returns. */
     const bool many = first->slice.jobs != NULL;
     const struct scan_job *jobs = many ? first->slice.jobs : worker->jobs;
     call_begin(worker, WORKER_CALL_RUN, first, count, cost_ns);
@@ -331,7 +335,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     if (status == STATUS_DEVICE_ERROR) {
         worker_fail(worker, err.detail);
         if (report.inputs_intact) {
-            run_elsewhere(worker, first, err.detail);
+            retry_requests(worker, first, err.detail);
         } else {
             fail_requests(worker, first, "failed", err.detail);
         }
@@ -341,7 +345,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     if (status == STATUS_OK) {
         finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
-        /* Together they are too much for the device, which has not changed them: one by one. */
+        /* The batch is too large for the device, and its inputs are intact: run them one by one. */
         for (struct request *request = first; request != NULL; request = request->line.next) {
             request->scan.alone = true;
         }
@@ -357,7 +361,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     return true;
 }
 
-/* ---- in the thread that owns the request ---- */
+/* ---- scans in the thread that owns the request ---- */
 
 void thread_device_close(struct thread_device *device)
 {
@@ -403,8 +407,8 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
 
 /* ---- the worker's thread ---- */
 
-/* Open the device and have all its kernels built and tested. False: it is out of use, or the
- * worker is to stop. */
+/* Open the device; build and test all its kernels. Returns false if that fails, or if the worker
+ * must stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
@@ -437,9 +441,9 @@ static bool open_device(struct worker *worker)
     }
     MUST(pthread_mutex_lock(&worker->lock));
     (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
-                   plan->driver->info(worker->device)->lookback); /* is known now */
+                   plan->driver->info(worker->device)->lookback);
     set_state(worker, DEVICE_READY, NULL);
-    plan->changed(plan->pool); /* whoever reads the state finds the work divided */
+    plan->changed(plan->pool); /* before the unlock: a reader of the statistics sees both */
     MUST(pthread_mutex_unlock(&worker->lock));
     log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
@@ -449,7 +453,7 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
-/* Returns when the queue is closed (true) or the device is out of use (false). */
+/* Run batches until the queue is closed (returns true) or the device fails (returns false). */
 static bool serve_queue(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
@@ -467,7 +471,7 @@ static bool serve_queue(struct worker *worker)
     }
 }
 
-/* Wait before the device is tried again; true: the worker is to leave instead. */
+/* Wait before the device is opened again. Returns true if the worker must stop. */
 static bool back_off(struct worker *worker)
 {
     unsigned doublings =
@@ -483,30 +487,30 @@ static bool back_off(struct worker *worker)
     return atomic_load(&worker->stopping);
 }
 
-/* Open, serve, close; again after a failure. */
+/* Open the device, serve the queue, close the device; repeat after a failure. */
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
     (void)pthread_setname_np(pthread_self(), "tally-device");
-    machine_step_back(MACHINE_BEHIND_HTTP); /* with the threads that its driver starts */
+    machine_step_back(MACHINE_BEHIND_HTTP); /* threads that the driver starts inherit it */
     struct request *none = NULL;
-    bool leave = false;
-    while (!leave) {
-        leave = open_device(worker) && (serve_queue(worker) || atomic_load(&worker->stopping));
+    bool stop = false;
+    while (!stop) {
+        stop = open_device(worker) && (serve_queue(worker) || atomic_load(&worker->stopping));
         call_begin(worker, WORKER_CALL_CLOSE, NULL, 0, 0);
         worker->plan->driver->close(worker->device);
         (void)call_end(worker, &none);
         worker->device = NULL;
-        leave = leave || back_off(worker);
+        stop = stop || back_off(worker);
     }
     return NULL;
 }
 
 enum status worker_start(struct worker *worker, struct error *err)
 {
-    char whose[32];
-    (void)snprintf(whose, sizeof whose, "device %zu", worker->number);
-    TRY(thread_start(&worker->thread, worker_main, worker, whose, err));
+    char purpose[32];
+    (void)snprintf(purpose, sizeof purpose, "device %zu", worker->number);
+    TRY(thread_start(&worker->thread, worker_main, worker, purpose, err));
     worker->started = true;
     return STATUS_OK;
 }

@@ -3,16 +3,15 @@
  *     open, prepare --> READY --> take a batch --> run --> post --+
  *         ^                           ^                           |
  *         |                           +---------------------------+
- *     back-off <-- close <-- FAILED, or HUNG and came back
+ *     back-off <-- close <-- FAILED, or HUNG and the call has returned
  *
- * The worker's record names the batch that the device runs, and every call of the driver has a
- * deadline (enum worker_call), kept by worker_watch(). When the deadline passes, the requests are
- * taken from the worker and answered with an error. Their memory stays with the worker (the
- * orphans), because the device may still write there; the worker frees the memory when the call
- * returns.
+ * The record of the worker has the batch that the device runs, and the deadline of the driver's
+ * current call (enum worker_call). When the deadline passes, worker_watch() removes the requests
+ * from the worker and ends them with an error. The worker keeps their memory (the orphans), because
+ * the device may still write there, and frees the memory when the call returns.
  *
- * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans it in
- * the thread that owns its request. */
+ * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans the
+ * tensor in the thread that owns its request. */
 #ifndef TALLY_SERVER_WORKER_H
 #define TALLY_SERVER_WORKER_H
 
@@ -25,10 +24,10 @@
 #include <stdatomic.h>
 
 enum {
-    WORKER_PATIENCE = 10 /* times --device-timeout-ms for listing, opening and preparing */
+    WORKER_PATIENCE = 10 /* deadline of listing, opening, preparing, in --device-timeout-ms */
 };
 
-/* The calls of the driver that may take as long as it likes. */
+/* The calls of the driver that may hang. */
 enum worker_call {
     WORKER_CALL_OPEN,
     WORKER_CALL_PREPARE, /* for one element type */
@@ -36,74 +35,74 @@ enum worker_call {
     WORKER_CALL_CLOSE
 };
 
-/* What a device may still write to after its request was answered. */
+/* Memory to which a device may still write after its request was answered. */
 struct worker_orphan {
     struct memory_block block;
     struct shm_tensor shm[SHM_USES];
 };
 
-/* What all workers share; constant once they run. */
+/* Settings of all workers; constant while workers run. */
 struct worker_plan {
     struct device_pool_parts parts;
     const struct device_driver *driver; /* borrowed */
     struct queue_batching batch;
-    uint64_t timeout_ns;         /* --device-timeout-ms */
-    uint64_t back_off_ns;        /* first wait before a failed device is tried again; doubles */
-    void (*changed)(void *pool); /* a state changed; thread: any */
-    void *pool;
+    uint64_t timeout_ns;  /* --device-timeout-ms */
+    uint64_t back_off_ns; /* wait before a failed device is opened again; doubles each time */
+    void (*changed)(void *pool); /* called after a change of a worker's state; thread: any */
+    void *pool;                  /* argument of changed() */
 };
 
 struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
-    size_t number;                  /* of the device */
-    bool first;                     /* of its device: says in the log that this is ready */
-    atomic_uint classes; /* of the line that it serves: all, unless another worker of the device
-                          * serves the others; written by the pool */
-    struct queue_batching batching; /* the plan's, with `classes` */
+    size_t number;                  /* number of the device */
+    bool first;                     /* first worker of the device: logs that it is ready */
+    atomic_uint classes;            /* classes of the line to serve; written by the pool */
+    struct queue_batching batching; /* batching of the plan, with `classes` */
     struct scan_device_info info;
     pthread_t thread;
     bool started;
     _Atomic int state; /* enum device_state; written under lock */
 
-    /* Guards everything down to `Thread's own`. Taken before the locks of the pool and the
-     * queue. */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;    /* monotonic clock: stopping */
+    pthread_mutex_t lock;      /* guards the fields up to `stats`; order: before the locks of
+                                * the pool and the queue */
+    pthread_cond_t changed;    /* `stopping` was set; monotonic clock */
     atomic_bool stopping;      /* written under lock */
-    uint64_t call_deadline_ns; /* the driver's call must be back by then; 0: no call */
-    uint64_t call_timeout_ns;  /* how long it was given */
+    uint64_t call_deadline_ns; /* deadline of the driver's current call; 0: no call */
+    uint64_t call_timeout_ns;  /* timeout of that call */
     enum worker_call call;
-    struct request *batch; /* owned: runs; NULL: nothing does, or it was taken away */
+    struct request *batch; /* owned: chain of requests that run; NULL: none, or removed */
     size_t batch_count;
-    struct worker_orphan *orphans; /* owned array; of a batch that was taken away */
+    struct worker_orphan *orphans; /* owned array: memory of a batch that was removed */
     size_t orphan_count;
-    uint64_t orphan_reserved;
-    struct device_stats stats; /* the counting part */
+    uint64_t orphan_reserved;  /* bytes of the memory budget that the orphans hold */
+    struct device_stats stats; /* only counters, `lookback` and `last_error` are kept here */
 
-    /* Thread's own. */
+    /* Used by the worker's thread only. */
     struct scan_device *device; /* NULL: closed */
     struct scan_job *jobs;
-    struct scan_plan *plans; /* copies: the requests may be taken away */
-    int *models;             /* of the requests */
-    unsigned failures;       /* in a row, for the back-off */
+    struct scan_plan *plans; /* copies, because the requests of a batch may be removed */
+    int *models;             /* models of the requests, read before they are handed over */
+    unsigned failures;       /* number of consecutive failures, for the back-off */
 };
 
 MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
                                    size_t number, const struct scan_device_info *info,
                                    struct error *err);
-void worker_deinit(struct worker *worker); /* not started, or joined */
+void worker_deinit(struct worker *worker); /* the thread is joined or was not started */
 
 MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);
 
-/* Ask it to leave; with the queue closed it does once that is empty. Whoever asks joins it. */
+/* Tell the worker to end. With a closed queue it ends when the queue is empty. The caller joins
+ * it. */
 void worker_stop(struct worker *worker);
 
-/* Scan a small tensor in the calling thread; see device_pool_scan_here(). The worker's device is of
+/* Scan a small tensor in the calling thread; see device_pool_scan_here(). Requires a worker of
  * Tally's own driver. */
 bool worker_scan_here(struct worker *worker, struct thread_device *device,
                       struct request *request);
 
-/* Take the requests from a device that is over its time, after lost_ns more of it. Thread: main. */
+/* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the device
+ * HUNG and end the requests of its batch. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns);
 
 void worker_stats(struct worker *worker, struct device_stats *out);

@@ -151,12 +151,12 @@ static void the_rest_of_a_request_is_not_held_until_its_block_was_had(void **sta
     struct request *request = planned_request(f);
     no_slabs = true;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(infer_hold_rest(request, &err), STATUS_OUT_OF_MEMORY);
+        assert_int_equal(infer_reserve_rest(request, &err), STATUS_OUT_OF_MEMORY);
         assert_false(request->body.rest_reserved);
         assert_int_equal(request->memory.reserved_bytes, 0);
     }
     no_slabs = false;
-    assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
+    assert_int_equal(infer_reserve_rest(request, &err), STATUS_OK);
     assert_int_equal(request->memory.reserved_bytes, 1 << 20);
     assert_int_equal(request->body.payload_room, 1 << 20);
 }

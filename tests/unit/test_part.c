@@ -120,7 +120,7 @@ static void begin_part(struct fixture *f, const char *dtype, const char *shape,
             STATUS_OK);
     }
     assert_int_equal(body_finish(request, &err), STATUS_OK);
-    assert_int_equal(infer_hold_rest(request, &err), STATUS_OK);
+    assert_int_equal(infer_reserve_rest(request, &err), STATUS_OK);
 }
 
 static void a_part_costs_what_the_sums_of_its_lines_are(void **state)
