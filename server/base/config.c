@@ -91,10 +91,10 @@ static enum status set_number(const struct config_row *row, const char *source,
     uint64_t number = 0;
     if (!(is_size ? byte_size_read(text, &number)
                   : digits_are_all(text, strlen(text), &number))) {
-        return error_set(
-            err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
-            is_size ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"
-                    : "a whole number");
+        return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
+                         is_size
+                             ? "a number of bytes; write for example 65536, 64KiB, 512Mi or 4GB"
+                             : "a whole number");
     }
     if (number < row->min || number > row->max) {
         char low[CONFIG_BOUND_BYTES];

@@ -3,7 +3,7 @@
  * the checks.
  *
  *   field      its name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
- *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of the
+ *   type       UINT a whole number, SIZE a byte count (proto/byte_size.h), BOOL, TEXT, CHOICE one of the
  *              words in `unit` (stored as its position), LIST texts (repeat the flag, or commas)
  *   default    as it would be written on the command line
  *   min, max   bounds of UINT and SIZE; of a LIST the number of entries, of a TEXT its length

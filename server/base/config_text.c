@@ -61,8 +61,9 @@ void config_print_help(FILE *out)
     print_wrapped(
         out,
         "Every flag has an environment variable: --max-rank is TALLY_MAX_RANK. A flag "
-        "wins over the variable. Defaults stand in brackets. Sizes take KiB, MiB, GiB "
-        "and TiB; flags that are true or false may stand alone (--allow-client-shm) or "
+        "wins over the variable. Defaults stand in brackets. Sizes take KiB or Ki "
+        "(1024), kB or k (1000), and the same of M, G and T; flags that are true or false may "
+        "stand alone (--allow-client-shm) or "
         "be set (--log-requests=false).",
         0, "");
     for (size_t i = 0; i < config_row_count; i++) {

@@ -160,7 +160,8 @@ static void sizes_take_suffixes(void **state)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } rows[] = {{"1", 1}, {"65536", 65536}, {"64 KiB", 65536}, {"1TiB", SIZE_TIB}};
+    } rows[] = {{"1", 1},           {"65536", 65536},      {"64 KiB", 65536},
+                {"1TiB", SIZE_TIB}, {"2Gi", 2 * SIZE_GIB}, {"2G", 2000000000}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct config config;
         struct error err;
@@ -257,13 +258,13 @@ static void bad_values_get_a_sentence(void **state)
     expect_refused("--max-header-bytes", "1K",
                    "--max-header-bytes: \"1K\" is not from 4 KiB to 16 MiB");
     expect_refused(
-        "--max-body-bytes", "5MB",
-        "--max-body-bytes: \"5MB\" is not a number of bytes; write for example 65536, "
-        "64KiB, 512MiB or 4GiB");
+        "--max-body-bytes", "5 parsecs",
+        "--max-body-bytes: \"5 parsecs\" is not a number of bytes; write for example 65536, "
+        "64KiB, 512Mi or 4GB");
     expect_refused(
         "--max-body-bytes", "99999999TiB",
         "--max-body-bytes: \"99999999TiB\" is not a number of bytes; write for example "
-        "65536, 64KiB, 512MiB or 4GiB");
+        "65536, 64KiB, 512Mi or 4GB");
     expect_refused("--log-format", "xml", "--log-format: \"xml\" is none of text|json");
     expect_refused("--log-format", "text|json",
                    "--log-format: \"text|json\" is none of text|json");
