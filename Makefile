@@ -403,7 +403,7 @@ soak: deps-test
 # The client's tests with 20 GiB in half a GiB of memory, and with an endless pipe for a minute.
 .PHONY: soak-client
 soak-client: deps-test
-	@TALLY_LONG=1 sh tests/client/run.sh
+	@TALLY_TEST_LONG=1 sh tests/client/run.sh
 
 # Certificates and tokens replaced every second under load for a minute: make rotation ARGS='--seconds 600'.
 .PHONY: rotation
@@ -501,13 +501,13 @@ asan tsan: deps-test
 .PHONY: stalls
 stalls: deps-test
 	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED)
-	@TALLY_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
+	@TALLY_TEST_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
 
 # The programs of docs/clients in every language; those that need no compiler are in `make test`.
 .PHONY: test-clients
 test-clients: deps-test deps-clients
 	@$(MAKE) --no-print-directory -j"$$(nproc)" $(BIN)/tallyd
-	@TALLY_ALL_CLIENTS=1 TALLYD=$(CURDIR)/$(BIN)/tallyd build/venv/bin/python -m pytest tests/integration/test_client_pages.py -q
+	@TALLY_TEST_ALL_CLIENTS=1 TALLYD=$(CURDIR)/$(BIN)/tallyd build/venv/bin/python -m pytest tests/integration/test_client_pages.py -q
 
 lint: deps-lint
 	@sh tests/lint.sh

@@ -150,6 +150,10 @@ X(cpus,                UINT,   "0",              0,          256,              "
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
   "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus, at " \
   "most 64.")                                                                                      \
+GROUP("Start")                                                                                     \
+X(allow_unknown_env,   BOOL,   "false",          0,          1,                "true|false",       \
+  "Start even if the environment has a variable TALLY_... that neither tallyd nor a program "       \
+  "beside it knows. By default such a variable, a misspelled one for example, ends the start.")    \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \

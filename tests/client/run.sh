@@ -2,7 +2,7 @@
 # Every test of the client: libtally's C programs, the tally command, the examples in C and in other
 # languages, the installed files.
 #
-#   tests/client/run.sh [release|debug|asan|tsan]      (default: $TALLY_MODE, else release)
+#   tests/client/run.sh [release|debug|asan|tsan]      (default: $TALLY_TEST_MODE, else release)
 #
 # Ends with "N passed, N failed, N skipped". Needs what `deploy/install-deps.sh test` installs; an
 # interpreter or tool that is not there is a skipped test, and named.
@@ -10,7 +10,7 @@
 set -u
 
 cd "$(dirname "$0")/../.." || exit 1
-mode=${1:-${TALLY_MODE:-release}}
+mode=${1:-${TALLY_TEST_MODE:-release}}
 build=build/$mode
 bin=$build/bin
 lib=$build/lib
@@ -173,7 +173,7 @@ command_tests() { # command_tests NAME FILE [CLASS...]
 }
 
 memory_clean() { # memory_clean PROGRAM
-    TALLY_UNDER_VALGRIND=1 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
+    TALLY_TEST_UNDER_VALGRIND=1 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
 }
 
 if ! $make all client-tests >"$scratch/make.log" 2>&1; then

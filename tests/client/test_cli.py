@@ -25,7 +25,7 @@ from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
-SLOW = float(os.environ.get("TALLY_SLOW", "1"))  # how much slower an instrumented build is
+SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))  # how much slower an instrumented build is
 COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
