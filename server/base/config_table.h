@@ -160,7 +160,8 @@ X(log_format,          CHOICE, "text",           0,          0,                "
 X(log_level,           CHOICE, "info",           0,          0,                "error|warn|info|debug", \
   "Lines above this level are left out.")                                                          \
 X(log_requests,        BOOL,   "true",           0,          1,                "true|false",       \
-  "Write a line per request, at level info.")                                                      \
+  "Write a line per request, at level info; of an answered probe (/livez, /readyz, /v2/health/live, " \
+  "/v2/health/ready, --probe-listen) at level debug.")                                                      \
 X(log_bytes_per_s,     SIZE,   "512KiB",         0,          SIZE_TIB,         "bytes/s",          \
   "Bytes of the lines that clients cause, each second: a client alone may have half of them, two a " \
   "third each, and so on. Lines beyond that are left out, and counted in a line for each client. "  \
