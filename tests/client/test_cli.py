@@ -1301,10 +1301,29 @@ class Cumsum(Directory):
             done = tally("devices", url=s.url)
         self.assert_failed(done, 1, "code unauthorized; give it by --token-file or TALLY_TOKEN")
 
+    def test_the_servers_token_file_is_recognised(self):
+        hashed = tally("token", "new", "ci", "--scopes", "infer,metrics")
+        token, line = hashed.stderr, hashed.stdout
+        bare = re.sub(rb":[a-z,]*$", b"", line)
+        self.assertRegex(bare, rb"\Aci:[0-9a-f]{64}\n\Z")
+        says = "it holds hashes, for the server's --token-file; tally needs the token itself"
+        for content in (line, bare, b"# of June\r\n\r\n" + line.upper(), b"\n" + line):
+            with self.subTest(content):
+                done = tally("health", "--token-file", self.path("t", content))
+                self.assert_failed(done, 2, says, "`tally token new`")
+                self.assertNotIn(b":" + bare[3:67], done.stderr)
+        with Server(lambda *_: answer(b'{"data":[1]}')) as s:
+            for content in (token, bare[:-2] + b"\n", b"a,b" + bare[2:], token + line):
+                tally("cumsum", "--token-file", self.path("t", content), stdin=b"[1]", url=s.url)
+        sent = [re.search(r"Authorization: Bearer (.*)", head)[1].strip() for head in s.heads]
+        expected = (token, bare[:-2], b"a,b" + bare[2:], token)
+        self.assertEqual(sent, [one.decode().strip() for one in expected])
+
     def test_what_cannot_be_a_token_is_refused(self):
         for content, text in (
             (b"", "empty"),
             (b"\n", "empty"),
+            (bytes(100000), "empty"),
             (b"x" * 9000, "the first line is too long"),
             (b"a\x01b\n", "token"),
         ):
