@@ -188,6 +188,16 @@ def test_each_variable_that_a_page_names_is_there_and_the_other_way_round():
     assert others <= named
 
 
+def test_the_page_on_load_tests_needs_no_build_of_the_project():
+    """Users of a package or an image have wrk, oha and the scripts of wrk; the rest is docs/design/load.md."""
+    page = (TOP / "docs/load-testing.md").read_text()
+    assert re.search(r"^    wrk ", page, re.M) and re.search(r"^ +oha ", page, re.M)
+    assert not re.search(r"\bmake [a-z]", page)
+    assert not re.search(r"tests/(?!load/(\w+\.lua|`))\S+", page)
+    method = (TOP / "docs/design/load.md").read_text()
+    assert {"make overload", "make soak"} <= set(re.findall(r"\bmake [a-z]+", method))
+
+
 def test_each_route_that_a_page_names_is_there(client):
     routes = client.get("/openapi.json").json()["paths"]
     patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", route)) for route in routes]
