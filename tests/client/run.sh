@@ -145,11 +145,12 @@ install_all() {
 example() { # example NAME TEXT [static]
     local d="$scratch/root/opt/tally" flags
     flags=$(PKG_CONFIG_PATH=$d/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/root \
-        pkg-config --cflags --libs tally) || return 1
-    # libcurl itself stays shared: distributions lack static copies of what it needs
-    [ "$#" -lt 3 ] || flags="$(echo "$flags" | sed 's/-ltally/-l:libtally.a/') -lcurl -lpthread"
+        pkg-config --cflags ${3:+"--$3"} --libs tally) || return 1
+    # as docs/client.md says
+    [ "$#" -lt 3 ] || flags=$(echo "$flags" | sed 's/-ltally/-l:libtally.a/')
     # shellcheck disable=SC2046,SC2086
     cc -std=c11 -Wall -Wextra -Werror $(flags_of_mode) -o "$scratch/$1" "client/examples/$1.c" $flags &&
+        { [ "$#" -lt 3 ] || ! readelf -d "$scratch/$1" | grep -F libtally; } &&
         shows "$2" env LD_LIBRARY_PATH="$d/lib" "$scratch/$1"
 }
 
