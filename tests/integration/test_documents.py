@@ -198,6 +198,32 @@ def test_the_page_on_load_tests_needs_no_build_of_the_project():
     assert {"make overload", "make soak"} <= set(re.findall(r"\bmake [a-z]+", method))
 
 
+# Targets that rules and scripts build, not people.
+PARTS = {
+    *("unit-tests", "kernel-tests", "client-tests", "bench-tools", "install-built"),
+    *("libtally.a", "libtally.so", "product-objects", "product-list", "test-objects"),
+    *("cxx-objects", "warnings"),
+}
+
+
+def test_make_help_lists_each_target_in_a_line():
+    makefile = (TOP / "Makefile").read_text()
+    command = ["make", "--no-print-directory", "-C", str(TOP), "help"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = [re.fullmatch(r"  make ([a-z-]+) +([A-Z].*)", line)[1] for line in lines]
+    assert listed == sorted(set(listed)) and max(map(len, lines)) <= 100
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
+    assert set(listed) == phony - PARTS
+    pages = [*USERS_PAGES, TOP / "CONTRIBUTING.md", *(TOP / "docs/design").rglob("*.md")]
+    named = {
+        name
+        for page in pages
+        for text in shown(page)
+        for name in re.findall(r"^make ([a-z][a-z-]*)(?![\w/-])", text)
+    }
+    assert len(named) > 20 and named <= set(listed), named - set(listed)
+
+
 def test_each_route_that_a_page_names_is_there(client):
     routes = client.get("/openapi.json").json()["paths"]
     patterns = [re.compile(re.sub(r"\{\w+\}", "[^/]+", route)) for route in routes]
