@@ -1,5 +1,6 @@
-/* The table as text for people: --help, the example environment file, and the manual page
- * tallyd(8), which `make install` writes with --print-config man (tallyd.8 and the options). */
+/* The texts made from the table: --help, the example environment file, and the manual page tallyd(8),
+ * which `make install` writes with --print-config man. The page is tallyd.8 with the options and the
+ * variables of other programs at its marks. */
 #include "server/base/config.h"
 
 #include <string.h>
