@@ -1,9 +1,9 @@
-/* How a loop accepts connections from its listening sockets, and how it stops in a drain.
+/* A loop's listening sockets: accepting connections, and closing the sockets in a drain.
  *
  * All loops listen. The loop that wakes first accepts the connection and hands it to the least
- * crowded loop, in a list that the other loop empties at its next wake-up. Otherwise one loop,
+ * crowded loop, through a list that the other loop reads when it is woken; otherwise one loop,
  * and so one core, would serve a whole burst of connections. The serving loop gives the
- * connection a daemon of libmicrohttpd (http_daemons.c). In a drain a loop serves the
+ * connection a daemon of libmicrohttpd (http_daemons.c). In a drain a loop serves all
  * connections that it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
@@ -11,24 +11,24 @@
  *                                                    connection ends or a heartbeat passes
  *                               --> refused: 429, closed
  *
- * Every turn of a loop accepts some newcomers, even if earlier ones were not served yet: the
- * backlog is one queue for all clients, and a newcomer behind thousands of connections of
- * another client would wait until all of those were served. Newcomers are accepted at the limit
- * of connections, too, because only accept() tells their address; places.c decides which
- * connection is evicted for them. Connections of --probe-listen have no place: each loop has a
- * few, and cuts the oldest for the newest. While the process has no descriptor left, newcomers
- * stay in the backlog: libuv does not watch the sockets until a connection has ended or a
- * heartbeat has passed.
+ * Every turn of a loop accepts some connections, even if earlier ones were not served yet: the
+ * backlog is one queue for all clients, and a connection behind thousands of another client
+ * would wait until all of those were served. At the limit of connections, new ones are
+ * accepted, too, because only accept() tells the client's address; places.c decides which
+ * connection is evicted for them. Connections of --probe-listen need no place: each loop has at
+ * most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
+ * connections stay in the backlog: libuv does not watch the sockets until a connection has
+ * ended or a heartbeat has passed.
  *
  * Closing a listening socket resets the connections in its backlog, on which clients may have
  * sent requests. After listen_end() no new handshake begins. When the handshakes that had begun
- * are over and the backlog is empty, the socket is closed. At the limit of connections the
- * backlog empties only as connections end: in a drain no connection is evicted, and no newcomer
- * is refused. A socket that systemd holds open is closed at once: its backlog waits for the
+ * are over and the backlog is empty, the loop closes the socket. At the limit of connections
+ * the backlog empties only as connections end, because a drain evicts no connection and refuses
+ * no newcomer. A socket that systemd holds open is closed at once: its backlog waits for the
  * next service.
  *
- * Possible failures: no descriptor or memory for a newcomer, which then waits in the backlog;
- * no daemon for a newcomer, whose connection is closed. Thread: the loop. */
+ * Possible failures: no descriptor or memory for a connection, which then waits in the backlog;
+ * no daemon for a connection, which is closed. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -55,7 +55,7 @@ enum {
                           * the delay of loopback packets on an overloaded machine */
 };
 
-static void on_waiting(uv_poll_t *poll, int status, int events);
+static void on_listener(uv_poll_t *poll, int status, int events);
 
 /* Stop watching the listening sockets; those of probes only if `all`. */
 static void pause_listeners(struct http_loop *loop, bool all)
@@ -75,7 +75,7 @@ static bool backlog_is_empty(const struct listener *listener)
     return poll(&waiting, 1, 0) == 0;
 }
 
-/* In a drain idle connections are closed without eviction, and every newcomer is served. */
+/* In a drain no connection is evicted, and every newcomer is served. */
 static bool is_draining(const struct http_loop *loop)
 {
     return loop->draining_ns != 0 || atomic_load(&loop->http->draining);
@@ -89,8 +89,8 @@ static void free_newcomer(struct newcomer *newcomer)
 
 /* ---- the loop that serves a newcomer ---- */
 
-/* Returns the number of connections on the loop. A few connections count as none: one thread
- * serves them at less cost than two threads that wait for each other. */
+/* Returns the number of connections on the loop. Fewer than FEW_CONNECTIONS count as none: one
+ * thread serves them at less cost than two threads that wait for each other. */
 static size_t crowding(struct http_loop *loop)
 {
     size_t count = atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
@@ -104,17 +104,17 @@ static struct http_loop *least_crowded(struct http_loop *loop)
     struct http_loop *least = loop;
     for (size_t i = http->loop_count; i-- > 0 && !atomic_load(&http->draining);) {
         struct http_loop *other = &http->loops[i];
-        bool takes =
+        bool accepts =
             atomic_load(&other->accepting) &&
             atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_ACCEPTED;
-        if ((takes || other == loop) && crowding(other) <= crowding(least)) {
-            least = other; /* the first of equals */
+        if ((accepts || other == loop) && crowding(other) <= crowding(least)) {
+            least = other; /* the last assignment is the lowest index */
         }
     }
     return least;
 }
 
-/* Give the newcomer to the loop `to`, which opens the connection at its next wake-up. Thread:
+/* Hand the newcomer to the loop `to`, and wake that loop to open the connection. Thread:
  * any. */
 static void hand_over(struct http_loop *to, struct newcomer *newcomer)
 {
@@ -126,11 +126,11 @@ static void hand_over(struct http_loop *to, struct newcomer *newcomer)
     completion_wake(&to->completion);
 }
 
-/* Hand over the newcomers for which there are places now. If the thread has stood still, no
- * connection is evicted: connections that look idle may have sent a request meanwhile. */
+/* Hand over the newcomers that get a place. After the thread was stopped, no connection is
+ * evicted: connections that look idle may have sent a request meanwhile. */
 static void hand_over_waiting(struct http_loop *loop)
 {
-    const bool may_evict = !is_draining(loop) && !loop->stood_still;
+    const bool may_evict = !is_draining(loop) && !loop->was_stopped;
     const uint64_t now_ns = clock_now_ns();
     while (!atomic_load(&loop->http->stopping)) {
         struct http_loop *wake = NULL;
@@ -153,7 +153,7 @@ void accepting_resume(struct http_loop *loop)
     for (size_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
         if (!listener->closed && listener->paused && (can_accept || listener->probe)) {
-            listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_waiting) != 0;
+            listener->paused = uv_poll_start(&listener->poll, UV_READABLE, on_listener) != 0;
         }
     }
 }
@@ -172,7 +172,7 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     struct error ignored = ERROR_INIT;
     struct http_daemon *daemon = NULL;
     if (http_daemon_ensure(loop, accepted->tls, &ignored) == STATUS_OK) {
-        daemon = http_daemons_join(loop, accepted->probe ? NULL : accepted->client);
+        daemon = http_daemons_acquire(loop, accepted->probe ? NULL : accepted->client);
     }
     if (daemon == NULL) {
         (void)close(newcomer->fd);
@@ -192,7 +192,7 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
         client_release(accepted->client);
         accepted->client = NULL;
         if (daemon != NULL) {
-            http_daemon_leave(daemon);
+            http_daemon_release(daemon);
         }
         (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
         loop->conn_ended = true;
@@ -202,7 +202,7 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     }
 }
 
-void accepting_take_handed(struct http_loop *loop)
+void accepting_open_handed(struct http_loop *loop)
 {
     struct newcomer *newcomer = atomic_exchange(&loop->handed, NULL);
     while (newcomer != NULL) {
@@ -215,19 +215,19 @@ void accepting_take_handed(struct http_loop *loop)
 
 /* ---- newcomers ---- */
 
-/* Close a connection that gets no place. Without TLS the reason is sent first. The request is
- * not awaited, so a client that sends its request before it reads may get a reset instead. */
-static void refuse(struct http_loop *loop, struct newcomer *newcomer,
-                   enum metrics_client_limit limit)
+/* Close a connection that gets no place. Without TLS the reason is sent first. The service does
+ * not wait for the request, so a client that sends its request before it reads may get a reset
+ * instead. */
+static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
+                            enum metrics_client_limit limit)
 {
     static const char *const why[METRICS_CLIENT_LIMIT_COUNT] = {
         [METRICS_CLIENT_LIMIT_CONNECTIONS] =
-            "this client has as many connections as one may have, the server's "
-            "--per-client-connections: use one that is open, or close one, and try again",
+            "this client has reached the server's limit of connections for one client "
+            "(--per-client-connections): use one that is open, or close one, and try again",
         [METRICS_CLIENT_LIMIT_PART] =
-            "all connections that the server has are taken (--max-connections), and this "
-            "client "
-            "has its equal part of them: use one that is open, or close one, and try again"};
+            "all connections of the server are in use (--max-connections), and this client has "
+            "its equal part of them: use one that is open, or close one, and try again"};
     char body[256];
     char answer[512];
     const int bytes = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}",
@@ -256,9 +256,9 @@ static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *ne
                : loop->server->config->per_client_connections;
 }
 
-/* Serve a probe at once, on this loop. If the loop has MOST_PROBES, the oldest is cut. Takes
- * over the newcomer. */
-static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
+/* Open a connection of --probe-listen on this loop. If the loop has MOST_PROBES, the oldest is
+ * cut. The newcomer is owned by the callee. */
+static void open_probe(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct conn *oldest = TAILQ_FIRST(&loop->probes);
     while (oldest != NULL && oldest->cut) {
@@ -272,8 +272,8 @@ static void receive_probe(struct http_loop *loop, struct newcomer *newcomer)
     add_connection(loop, newcomer);
 }
 
-/* Get a place for the newcomer, or queue or refuse it. Takes over the newcomer. */
-static void receive(struct http_loop *loop, struct newcomer *newcomer)
+/* Get a place for the newcomer, or queue or refuse it. The newcomer is owned by the callee. */
+static void place_newcomer(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct places *places = &loop->http->places;
     struct newcomer *refused = NULL;
@@ -289,13 +289,13 @@ static void receive(struct http_loop *loop, struct newcomer *newcomer)
         return;
     }
     case PLACES_OVER_LIMIT:
-        refuse(loop, newcomer, METRICS_CLIENT_LIMIT_CONNECTIONS);
+        refuse_newcomer(loop, newcomer, METRICS_CLIENT_LIMIT_CONNECTIONS);
         return;
     case PLACES_WAITS:
         hand_over_waiting(loop);
         refused = places_refuse(places);
         if (refused != NULL) {
-            refuse(loop, refused, METRICS_CLIENT_LIMIT_PART);
+            refuse_newcomer(loop, refused, METRICS_CLIENT_LIMIT_PART);
         }
         return;
     }
@@ -322,7 +322,7 @@ static bool accept_newcomer(const struct listener *listener, struct newcomer *ne
     return true;
 }
 
-static void on_waiting(uv_poll_t *poll, int status, int events)
+static void on_listener(uv_poll_t *poll, int status, int events)
 {
     struct listener *listener = poll->data;
     struct http_loop *loop = listener->loop;
@@ -338,13 +338,13 @@ static void on_waiting(uv_poll_t *poll, int status, int events)
             errno = ENOMEM;
         } else if (accept_newcomer(listener, newcomer)) {
             loop->refused_files = false;
-            (newcomer->probe ? receive_probe : receive)(loop, newcomer);
+            (newcomer->probe ? open_probe : place_newcomer)(loop, newcomer);
             continue;
         }
         const int failure = errno;
         free(newcomer);
         if (failure == EMFILE || failure == ENFILE || failure == ENOBUFS || failure == ENOMEM) {
-            if (!loop->refused_files) { /* accepting is tried again at every heartbeat */
+            if (!loop->refused_files) { /* accepting is resumed at every heartbeat */
                 log_message(
                     loop->server->log, LOG_WARN,
                     "no file descriptor or memory is left for another connection (ulimit -n)");
@@ -381,7 +381,7 @@ enum status accepting_start(struct http_loop *loop, const struct listen_socket *
     loop->listener_count++;
     listener->poll.data = listener;
     /* uv_poll_start() fails for invalid arguments only. */
-    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_waiting));
+    MUST(uv_poll_start(&listener->poll, UV_READABLE, on_listener));
     atomic_store(&loop->accepting, true);
     return STATUS_OK;
 }
@@ -424,7 +424,7 @@ void accepting_stop(struct http_loop *loop)
         free_newcomer(newcomer);
         newcomer = next;
     }
-    while ((newcomer = places_drop_waiting(&loop->http->places)) != NULL) {
+    while ((newcomer = places_pop_waiting(&loop->http->places)) != NULL) {
         (void)close(newcomer->fd);
         free_newcomer(newcomer);
     }

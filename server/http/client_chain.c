@@ -1,8 +1,11 @@
-/* Walks over TLS's list of certificates and over their DER, without decoding; see client_chain.h.
+/* Parses TLS's list of certificates, and the structure of their DER; see client_chain.h.
  *
  *   Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm, signatureValue }
  *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
  *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280, 4.1)
+ *
+ * A read_...() with a pointer to a span removes the bytes that it reads from the front of the
+ * span. All return false if the bytes are too few or malformed.
  *
  * Possible failures: the bytes are no such list; a bound is exceeded; no authority is named. */
 #include "server/http/client_chain.h"
@@ -12,12 +15,12 @@
 
 enum {
     CHAIN_BYTES = 8 << 10,    /* five certificates with RSA keys, eight with elliptic curves */
-    CERTIFICATES = 8,         /* of a chain */
-    ELEMENTS = 640,           /* of DER in a chain; a common certificate has about 100 */
-    EXTENSION_ELEMENTS = 128, /* of DER in one extension: as many names, less one */
-    MODULUS_BITS = 8192,      /* a millisecond to check, with the longest exponent */
-    EXPONENT_BITS = 64,       /* as others bound it; all in use have 17 bits or less */
-    LIST_LENGTH_BYTES = 3,    /* in front of the list and of each certificate */
+    CERTIFICATES = 8,         /* most certificates of a chain */
+    ELEMENTS = 640,           /* most elements of DER in a chain; a certificate has about 100 */
+    EXTENSION_ELEMENTS = 128, /* most elements in an extension: as many names, less one */
+    MODULUS_BITS = 8192,      /* checked in a millisecond with the longest exponent */
+    EXPONENT_BITS = 64,       /* as in other libraries; all exponents in use have at most 17 */
+    LIST_LENGTH_BYTES = 3,    /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2
 };
 
@@ -31,42 +34,42 @@ enum {
     TAG_VERSION = 0xa0,
     TAG_EXTENSIONS = 0xa3,
     TAG_CONSTRUCTED = 0x20,
-    TAG_LONG = 0x1f /* the number of the tag follows; X.509 has none such */
+    TAG_LONG = 0x1f /* the tag's number is in the next bytes; X.509 has no such tags */
 };
 
-/* Bytes that belong to somebody else. */
+/* Borrowed bytes. */
 struct span {
     const uint8_t *at;
     size_t count;
 };
 
-/* Sizes of what a certificate is made of, and its names as they stand in it. */
+/* Sizes in a certificate, and its names in DER. */
 struct certificate {
     struct span issuer;
     struct span subject;
     size_t elements;
-    size_t extension_elements; /* of the extension with the most */
-    size_t modulus_bits;       /* of an RSA key; else 0 */
+    size_t extension_elements; /* elements of the largest extension */
+    size_t modulus_bits;       /* 0: the key is no RSA key */
     size_t exponent_bits;
 };
 
 /* ---- bytes ---- */
 
-static bool take_bytes(struct span *from, size_t count, struct span *taken)
+static bool read_bytes(struct span *from, size_t count, struct span *out)
 {
     if (count > from->count) {
         return false;
     }
-    *taken = (struct span){from->at, count};
+    *out = (struct span){from->at, count};
     from->at += count;
     from->count -= count;
     return true;
 }
 
-static bool take_number(struct span *from, size_t bytes, size_t *number)
+static bool read_number(struct span *from, size_t bytes, size_t *number)
 {
     struct span digits;
-    if (!take_bytes(from, bytes, &digits)) {
+    if (!read_bytes(from, bytes, &digits)) {
         return false;
     }
     *number = 0;
@@ -76,32 +79,32 @@ static bool take_number(struct span *from, size_t bytes, size_t *number)
     return true;
 }
 
-/* Bytes with their length in front. */
-static bool take_vector(struct span *from, size_t length_bytes, struct span *taken)
+/* Read bytes after their length. */
+static bool read_vector(struct span *from, size_t length_bytes, struct span *out)
 {
     size_t count = 0;
-    return take_number(from, length_bytes, &count) && take_bytes(from, count, taken);
+    return read_number(from, length_bytes, &count) && read_bytes(from, count, out);
 }
 
 /* ---- DER ---- */
 
-/* Take the element in front: tag and contents. False: it is no DER, or not all there. */
-static bool take_element(struct span *from, unsigned *tag, struct span *contents)
+/* Read an element: its tag and its contents. */
+static bool read_element(struct span *from, unsigned *tag, struct span *contents)
 {
     size_t number = 0;
     size_t length = 0;
     struct span rest = *from;
-    if (!take_number(&rest, 1, &number) || (number & TAG_LONG) == TAG_LONG ||
-        !take_number(&rest, 1, &length)) {
+    if (!read_number(&rest, 1, &number) || (number & TAG_LONG) == TAG_LONG ||
+        !read_number(&rest, 1, &length)) {
         return false;
     }
     if (length >= 0x80) {
-        const size_t bytes = length - 0x80; /* 0: a length that only the end tells, as in BER */
-        if (bytes == 0 || bytes > 3 || !take_number(&rest, bytes, &length)) {
+        const size_t bytes = length - 0x80; /* 0: BER's indefinite length */
+        if (bytes == 0 || bytes > 3 || !read_number(&rest, bytes, &length)) {
             return false;
         }
     }
-    if (!take_bytes(&rest, length, contents)) {
+    if (!read_bytes(&rest, length, contents)) {
         return false;
     }
     *tag = (unsigned)number;
@@ -109,27 +112,27 @@ static bool take_element(struct span *from, unsigned *tag, struct span *contents
     return true;
 }
 
-/* Take the element in front if it has this tag. */
-static bool take_tagged(struct span *from, unsigned expected, struct span *contents)
+/* Read an element that has this tag. */
+static bool read_tagged(struct span *from, unsigned expected, struct span *contents)
 {
     unsigned tag = 0;
     struct span rest = *from;
-    if (!take_element(&rest, &tag, contents) || tag != expected) {
+    if (!read_element(&rest, &tag, contents) || tag != expected) {
         return false;
     }
     *from = rest;
     return true;
 }
 
-/* The number of elements, with all that lie in others. Bytes that are no DER count as the shortest
- * elements, of two bytes: no decoder finds more of them. */
+/* Returns the number of elements, nested ones included. Bytes that are no DER count as the
+ * shortest elements, of two bytes: no decoder finds more of them. */
 static size_t count_elements(struct span text)
 {
     size_t count = 0;
     while (text.count > 0) {
         unsigned tag = 0;
         struct span contents;
-        if (!take_element(&text, &tag, &contents)) {
+        if (!read_element(&text, &tag, &contents)) {
             return count + (text.count + 1) / 2;
         }
         count++;
@@ -160,17 +163,17 @@ static bool read_extensions(struct span extensions, struct certificate *found)
 {
     struct span list;
     struct span extension;
-    if (!take_tagged(&extensions, TAG_SEQUENCE, &list)) {
+    if (!read_tagged(&extensions, TAG_SEQUENCE, &list)) {
         return false;
     }
     while (list.count > 0) {
         struct span part;
-        if (!take_tagged(&list, TAG_SEQUENCE, &extension) ||
-            !take_tagged(&extension, TAG_OID, &part)) {
+        if (!read_tagged(&list, TAG_SEQUENCE, &extension) ||
+            !read_tagged(&extension, TAG_OID, &part)) {
             return false;
         }
-        (void)take_tagged(&extension, TAG_BOOLEAN, &part);
-        if (!take_tagged(&extension, TAG_OCTET_STRING, &part)) {
+        (void)read_tagged(&extension, TAG_BOOLEAN, &part);
+        if (!read_tagged(&extension, TAG_OCTET_STRING, &part)) {
             return false;
         }
         const size_t elements = count_elements(part);
@@ -180,7 +183,8 @@ static bool read_extensions(struct span extensions, struct certificate *found)
     return true;
 }
 
-/* SubjectPublicKeyInfo's contents. Of RSA, also of RSA-PSS: SEQUENCE { modulus, publicExponent } */
+/* Read the contents of SubjectPublicKeyInfo. A key of RSA or RSA-PSS is SEQUENCE { modulus,
+ * publicExponent }. */
 static bool read_key(struct span info, struct certificate *found)
 {
     static const uint8_t pkcs1[] = {0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01};
@@ -191,17 +195,17 @@ static bool read_key(struct span info, struct certificate *found)
     struct span modulus;
     struct span exponent;
     size_t unused = 0;
-    if (!take_tagged(&info, TAG_SEQUENCE, &algorithm) ||
-        !take_tagged(&algorithm, TAG_OID, &kind) ||
-        !take_tagged(&info, TAG_BIT_STRING, &bits)) {
+    if (!read_tagged(&info, TAG_SEQUENCE, &algorithm) ||
+        !read_tagged(&algorithm, TAG_OID, &kind) ||
+        !read_tagged(&info, TAG_BIT_STRING, &bits)) {
         return false;
     }
     if (kind.count < sizeof pkcs1 || memcmp(kind.at, pkcs1, sizeof pkcs1) != 0) {
         return true;
     }
-    if (!take_number(&bits, 1, &unused) || !take_tagged(&bits, TAG_SEQUENCE, &numbers) ||
-        !take_tagged(&numbers, TAG_INTEGER, &modulus) ||
-        !take_tagged(&numbers, TAG_INTEGER, &exponent)) {
+    if (!read_number(&bits, 1, &unused) || !read_tagged(&bits, TAG_SEQUENCE, &numbers) ||
+        !read_tagged(&numbers, TAG_INTEGER, &modulus) ||
+        !read_tagged(&numbers, TAG_INTEGER, &exponent)) {
         return false;
     }
     found->modulus_bits = bits_of(modulus);
@@ -209,12 +213,12 @@ static bool read_key(struct span info, struct certificate *found)
     return true;
 }
 
-/* A name with its tag and length. */
-static bool take_name(struct span *from, struct span *name)
+/* Read a name, with its tag and length. */
+static bool read_name(struct span *from, struct span *name)
 {
     const struct span before = *from;
     struct span contents;
-    if (!take_tagged(from, TAG_SEQUENCE, &contents)) {
+    if (!read_tagged(from, TAG_SEQUENCE, &contents)) {
         return false;
     }
     *name = (struct span){before.at, before.count - from->count};
@@ -228,19 +232,19 @@ static bool read_certificate(struct span text, struct certificate *found)
     struct span part;
     unsigned tag = 0;
     *found = (struct certificate){.elements = count_elements(text)};
-    if (!take_tagged(&text, TAG_SEQUENCE, &outer) || text.count > 0 ||
-        !take_tagged(&outer, TAG_SEQUENCE, &fields)) {
+    if (!read_tagged(&text, TAG_SEQUENCE, &outer) || text.count > 0 ||
+        !read_tagged(&outer, TAG_SEQUENCE, &fields)) {
         return false;
     }
-    (void)take_tagged(&fields, TAG_VERSION, &part);
-    if (!take_tagged(&fields, TAG_INTEGER, &part) ||
-        !take_tagged(&fields, TAG_SEQUENCE, &part) || !take_name(&fields, &found->issuer) ||
-        !take_tagged(&fields, TAG_SEQUENCE, &part) || !take_name(&fields, &found->subject) ||
-        !take_tagged(&fields, TAG_SEQUENCE, &part) || !read_key(part, found)) {
+    (void)read_tagged(&fields, TAG_VERSION, &part);
+    if (!read_tagged(&fields, TAG_INTEGER, &part) ||
+        !read_tagged(&fields, TAG_SEQUENCE, &part) || !read_name(&fields, &found->issuer) ||
+        !read_tagged(&fields, TAG_SEQUENCE, &part) || !read_name(&fields, &found->subject) ||
+        !read_tagged(&fields, TAG_SEQUENCE, &part) || !read_key(part, found)) {
         return false;
     }
     while (fields.count > 0) {
-        if (!take_element(&fields, &tag, &part) ||
+        if (!read_element(&fields, &tag, &part) ||
             (tag == TAG_EXTENSIONS && !read_extensions(part, found))) {
             return false;
         }
@@ -287,21 +291,22 @@ static enum status check_bounds(const struct certificate *found, size_t elements
     return STATUS_OK;
 }
 
-/* The list of certificates: in TLS 1.3 behind a context, which is empty in a handshake, and each
- * with extensions behind it (RFC 8446, 4.4.2); in TLS 1.2 nothing of that (RFC 5246, 7.4.6). */
-static bool take_list(const gnutls_datum_t *message, bool tls13, struct span *list)
+/* Read the list of certificates. In TLS 1.3 a context precedes the list, empty in a handshake,
+ * and extensions follow each certificate (RFC 8446, 4.4.2); TLS 1.2 has neither (RFC 5246,
+ * 7.4.6). */
+static bool read_list(const gnutls_datum_t *message, bool tls13, struct span *list)
 {
     struct span text = {message->data, message->size};
     struct span context;
-    return (!tls13 || take_vector(&text, 1, &context)) &&
-           take_vector(&text, LIST_LENGTH_BYTES, list) && text.count == 0;
+    return (!tls13 || read_vector(&text, 1, &context)) &&
+           read_vector(&text, LIST_LENGTH_BYTES, list) && text.count == 0;
 }
 
-static bool take_certificate(struct span *list, bool tls13, struct span *certificate)
+static bool next_certificate(struct span *list, bool tls13, struct span *certificate)
 {
     struct span extensions;
-    return take_vector(list, LIST_LENGTH_BYTES, certificate) &&
-           (!tls13 || take_vector(list, EXTENSIONS_LENGTH_BYTES, &extensions));
+    return read_vector(list, LIST_LENGTH_BYTES, certificate) &&
+           (!tls13 || read_vector(list, EXTENSIONS_LENGTH_BYTES, &extensions));
 }
 
 enum status client_chain_check(const gnutls_datum_t *message, bool tls13,
@@ -319,17 +324,17 @@ enum status client_chain_check(const gnutls_datum_t *message, bool tls13,
                          "no more than those up to an authority of --tls-client-ca",
                          message->size, CHAIN_BYTES);
     }
-    bool readable = take_list(message, tls13, &list);
+    bool readable = read_list(message, tls13, &list);
     while (readable && list.count > 0) {
         struct certificate found;
         struct span text;
         if (++count > CERTIFICATES) {
             return error_set(err, STATUS_INVALID_REQUEST,
-                             "more than %d certificates came, expected those up to an "
+                             "more than %d certificates were sent, expected those up to an "
                              "authority of --tls-client-ca",
                              CERTIFICATES);
         }
-        readable = take_certificate(&list, tls13, &text) && read_certificate(text, &found);
+        readable = next_certificate(&list, tls13, &text) && read_certificate(text, &found);
         if (readable) {
             elements += found.elements;
             TRY(check_bounds(&found, elements, err));

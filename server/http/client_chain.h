@@ -1,15 +1,16 @@
-/* The certificates of a client, checked in the bytes of its handshake message, before GnuTLS decodes
- * them. Anybody can send a chain, and nobody knows yet who sent it: GnuTLS decodes the first
+/* The check of a client's certificates in the bytes of its handshake message, before GnuTLS
+ * decodes them. Any client can send a chain, known or not: GnuTLS decodes the first
  * certificate four times before it looks for an authority, at 6 microseconds for each name, and
  * checks a signature with a key of any size. So the check bounds, in this order:
  *
  *   - bytes and number of the certificates;
- *   - elements of DER in each extension (names, policies, ...) and in all certificates together;
+ *   - elements of DER in each extension (names, policies, ...) and in all certificates
+ *     together;
  *   - modulus and exponent of each RSA key;
  *   - and it refuses a chain that names none of the authorities of --tls-client-ca.
  *
- * A chain that passes is no proof of anything: names can be copied. GnuTLS verifies it afterwards.
- * Nothing is allocated but, for an authority that is found, GnuTLS's copy of its certificate.
+ * A chain that passes proves nothing, because names can be copied: GnuTLS verifies it
+ * afterwards. The check allocates nothing, except GnuTLS's copy of an authority that is found.
  * Thread: any. */
 #ifndef TALLY_SERVER_CLIENT_CHAIN_H
 #define TALLY_SERVER_CLIENT_CHAIN_H

@@ -1,5 +1,6 @@
-/* What a client's socket is asked and told, beside its bytes. Apart from others because linux/tcp.h,
- * whose struct tcp_info counts bytes, cannot be included together with the C library's. */
+/* State and options of a client's socket; see exchange.h. A file of its own, because
+ * linux/tcp.h, whose struct tcp_info counts bytes, cannot be included together with the C
+ * library's netinet/tcp.h. */
 #include "server/http/exchange.h"
 
 #include <limits.h>
@@ -26,13 +27,8 @@ bool client_socket_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
-bool client_socket_ended(int fd)
-{
-    struct pollfd ended = {.fd = fd, .events = 0};
-    return poll(&ended, 1, 0) > 0 && (ended.revents & (POLLHUP | POLLERR)) != 0;
-}
-
-/* Peeking at a Unix socket that counts looks past the bytes that wait in it. */
+/* recv() alone is not enough: on a Unix socket with a count of bytes
+ * (client_socket_begin_count()), MSG_PEEK finds no unread bytes. */
 bool client_socket_closed(int fd)
 {
     char next;
@@ -44,22 +40,22 @@ void client_socket_discard(int fd)
     enum {
         PIECE = 1 << 20
     };
-    /* "The MSG_TRUNC flag causes the received bytes of data to be discarded, rather than passed back
-     * in a caller-supplied buffer" (tcp(7)). */
+    /* "The MSG_TRUNC flag causes the received bytes of data to be discarded, rather than passed
+     * back in a caller-supplied buffer" (tcp(7)). */
     while (recv(fd, NULL, PIECE, MSG_TRUNC | MSG_DONTWAIT) > 0) {
     }
 }
 
-/* False for a Unix socket, too. */
+/* Returns false for a Unix socket. */
 static bool read_tcp_info(int fd, struct tcp_info *info)
 {
     socklen_t bytes = sizeof *info;
     return getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0;
 }
 
-/* "If data is removed from the front of the queue via a call to recv(2) (or similar) without the
- * MSG_PEEK flag, the peek offset will be decreased by the number of bytes removed" (socket(7),
- * SO_PEEK_OFF), and not below 0. So the system counts the bytes that libmicrohttpd reads. */
+/* "If data is removed from the front of the queue via a call to recv(2) (or similar) without
+ * the MSG_PEEK flag, the peek offset will be decreased by the number of bytes removed"
+ * (socket(7), SO_PEEK_OFF). So a large offset counts the bytes that libmicrohttpd reads. */
 void client_socket_begin_count(int fd)
 {
     const int offset = INT_MAX;
@@ -71,7 +67,7 @@ bool client_socket_received(int fd, uint64_t *bytes)
     struct tcp_info info = {0};
     int offset = 0;
     socklen_t size = sizeof offset;
-    const bool fin = client_socket_closed(fd); /* TCP counts it as a byte */
+    const bool fin = client_socket_closed(fd); /* tcpi_bytes_received includes the FIN */
     if (read_tcp_info(fd, &info)) {
         *bytes = info.tcpi_bytes_received - fin;
         return true;
@@ -88,7 +84,7 @@ bool client_socket_sent_all(int fd, uint64_t *bytes)
     struct tcp_info info = {0};
     const bool ended = read_tcp_info(fd, &info) && info.tcpi_state == TCP_STATE_CLOSE_WAIT &&
                        info.tcpi_bytes_received > 0;
-    *bytes = ended ? info.tcpi_bytes_received - 1 : 0; /* the FIN is counted as one */
+    *bytes = ended ? info.tcpi_bytes_received - 1 : 0; /* without the FIN */
     return ended;
 }
 
@@ -100,16 +96,11 @@ void client_socket_bound_unsent(int fd, int bytes)
 void client_socket_acknowledge(int fd)
 {
     const int on = 1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on); /* not of a Unix socket */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on,
+                     sizeof on); /* fails on a Unix socket */
 }
 
-uint64_t client_socket_silent_ms(int fd)
-{
-    struct tcp_info info = {0};
-    return read_tcp_info(fd, &info) ? info.tcpi_last_data_recv : 0;
-}
-
-uint64_t client_socket_taken(int fd, uint64_t given)
+uint64_t client_socket_delivered(int fd, uint64_t given)
 {
     struct tcp_info info = {0};
     int waiting = 0;

@@ -1,7 +1,7 @@
-/* The record of a connection. libmicrohttpd's announcement of the connection creates the
- * record, and its end destroys the record; an orphaned exchange keeps it longer. The record has
- * the clock of the current phase, whose limits are in deadlines.c, and counts the bytes of
- * requests to find out whether the client has sent another one.
+/* The record of a connection, from libmicrohttpd's notification of its start to that of its
+ * end; an orphaned exchange keeps the record longer. The record has the clock of the current
+ * phase, whose limits are in deadlines.c, and counts the bytes of requests to find out whether
+ * the client has sent another one.
  *
  * Possible failure: no memory or no entry in the epoll set, and libmicrohttpd closes the
  * connection. Thread: the loop. */
@@ -20,10 +20,9 @@
 #include <sys/socket.h>
 
 enum {
-    RECOUNT_BYTES =
-        1 << 30, /* the count of a Unix socket restarts here; its limit is twice this */
-    LAST_CHUNK_BYTES = 5, /* "0" and two line ends */
-    CHUNK_ENDS_BYTES = 4  /* the two line ends of a chunk */
+    RECOUNT_BYTES = 1 << 30, /* count of a Unix socket at which it restarts; it ends at 2 GiB */
+    LAST_CHUNK_BYTES = 5,    /* "0" and two line ends */
+    CHUNK_ENDS_BYTES = 4     /* the two line ends of a chunk */
 };
 
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
@@ -55,13 +54,13 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
         client_socket_begin_count(conn->fd);
     }
     daemon->conn = conn;
-    conn_begin(conn);
+    conn_restart_clock(conn);
     conn->probe = accepted->probe;
     if (conn->probe) {
         TAILQ_INSERT_TAIL(&loop->probes, conn, ring_link);
         loop->probe_count++;
     } else {
-        places_join(&loop->http->places, conn);
+        places_add(&loop->http->places, conn);
     }
     metrics_add(loop->server->metrics, METRICS_COUNTER_CONNECTIONS, 1);
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_CONNECTIONS, 1);
@@ -77,7 +76,7 @@ void conn_destroy(struct conn *conn)
         loop->probe_count--;
         (void)atomic_fetch_sub(&loop->http->probes, 1);
     } else {
-        places_leave(&loop->http->places, conn);
+        places_remove(&loop->http->places, conn);
     }
     (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
     loop->conn_ended = true;
@@ -95,7 +94,7 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-/* Publish the activity for places.c, whose callers are threads of other loops, too. */
+/* Publish the activity for places.c, which threads of other loops call, too. */
 static void note_activity(struct conn *conn)
 {
     const struct exchange *exchange = conn->exchange;
@@ -104,13 +103,13 @@ static void note_activity(struct conn *conn)
     atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
 }
 
-void conn_begin(struct conn *conn)
+void conn_restart_clock(struct conn *conn)
 {
     const struct http_loop *loop = conn->loop;
     conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
     note_activity(conn);
     conn->answer_given = 0;
-    memset(conn->looks, 0, sizeof conn->looks);
+    memset(conn->progress, 0, sizeof conn->progress);
     conn->seen_bytes = 0;
     conn->moved_ns = conn->since_ns;
     conn->body_at_hangup = UINT64_MAX;
@@ -120,7 +119,7 @@ void conn_begin(struct conn *conn)
 void exchange_enter(struct exchange *exchange, enum request_state state)
 {
     request_enter(&exchange->request, state);
-    conn_begin(exchange->conn);
+    conn_restart_clock(exchange->conn);
 }
 
 bool conn_unread(const struct conn *conn)
@@ -128,10 +127,10 @@ bool conn_unread(const struct conn *conn)
     return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
 }
 
-/* If bytes wait in the socket, have close() reset the connection. close() does so by itself as
- * long as bytes are unread, but libmicrohttpd may read all of them first. After shutdown() the
- * system does not tell a client with a closed window that there is room again: the client would
- * hang in its send() for a minute. */
+/* If the socket has unread bytes, have close() reset the connection. By itself close() resets
+ * only if bytes are still unread, and libmicrohttpd may read all of them first. After
+ * shutdown() the system does not tell a client with a closed window that the window is open
+ * again: without a reset the client would hang in its send() for a minute. */
 static void reset_if_unread(struct conn *conn)
 {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -197,10 +196,11 @@ bool conn_ended_early(const struct conn *conn)
            sent < conn->asked_bytes;
 }
 
-/* libmicrohttpd does not tell how much of the next request it has read, so bytes are
- * counted. */
+/* libmicrohttpd does not tell how much of the next request it has read, so the received bytes
+ * are compared with the bytes of the requests. */
 bool conn_has_next(const struct conn *conn)
 {
-    uint64_t came = 0;
-    return conn_unread(conn) || !received_bytes(conn, &came) || came != conn->asked_bytes;
+    uint64_t received = 0;
+    return conn_unread(conn) || !received_bytes(conn, &received) ||
+           received != conn->asked_bytes;
 }

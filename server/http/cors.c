@@ -1,4 +1,4 @@
-/* Origins, and the fields of answers to them; see cors.h. */
+/* See cors.h. */
 #include "server/http/cors.h"
 
 #include "proto/digits.h"
@@ -7,23 +7,23 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Header fields of requests that a page may set: all that the service reads, but for those that
- * browsers set themselves. Authorization must be named: a "*" does not stand for it. */
+/* Header fields of requests that a page may set: all that the service reads, except those that
+ * browsers set themselves. Authorization must be named, because "*" does not include it. */
 static const char request_fields[] =
     "Authorization, Content-Type, Content-Encoding, Accept, If-None-Match, "
     "Inference-Header-Content-Length, Tally-Carry-Length, Tally-Offsets-Length, X-Request-Id, "
     "X-Request-Priority, X-Request-Timeout-Ms, traceparent, tracestate";
 
-/* Header fields of answers that a page may read, besides those that it always may. */
+/* Header fields of answers that a page may read, besides those that every page may read. */
 static const char answer_fields[] =
     "Allow, ETag, Inference-Header-Content-Length, Retry-After, Server-Timing, "
     "Tally-Carry-Length, Tally-Dtype, Tally-Shape, WWW-Authenticate, X-Request-Id, traceparent";
 
-/* Chromium asks again after two hours, whatever it is told. */
+/* Chromium's limit: it repeats a preflight after two hours, even if the value is larger. */
 static const char remember_seconds[] = "7200";
 
 enum {
-    ORIGIN_BYTES = 300 /* a name of a host has 253 at most */
+    ORIGIN_BYTES = 300 /* longest origin; a host name has at most 253 bytes */
 };
 
 #define LOWER  "abcdefghijklmnopqrstuvwxyz"
@@ -34,11 +34,11 @@ static bool allows_all(const struct config_list *origins)
     return origins->count == 1 && strcmp(origins->items[0], "*") == 0;
 }
 
-/* Why no browser ever sends this as Origin; NULL: one may. */
+/* Returns the reason why no browser sends this text as Origin; NULL: a browser may send it. */
 static const char *origin_fault(const char *text)
 {
     if (strcmp(text, "null") == 0) {
-        return "every sandboxed page and every file has this origin, so it names nobody";
+        return "every sandboxed page and every file has this origin";
     }
     if (strlen(text) > ORIGIN_BYTES) {
         return "no host has so long a name";
@@ -51,7 +51,7 @@ static const char *origin_fault(const char *text)
     }
     size_t scheme = strspn(text, LOWER DIGITS "+.-");
     if (scheme == 0 || strncmp(text + scheme, "://", 3) != 0) {
-        return "the scheme is missing, or there is none like this";
+        return "the scheme is missing or malformed";
     }
     const char *host = text + scheme + 3;
     size_t host_bytes = strcspn(host, ":/");
@@ -59,7 +59,7 @@ static const char *origin_fault(const char *text)
         host_bytes = 1 + strspn(host + 1, DIGITS "abcdef:.");
         host_bytes += host[host_bytes] == ']';
     } else if (strspn(host, LOWER DIGITS "._-") < host_bytes) {
-        return "no host is called so; names beyond ASCII are written as xn--";
+        return "no host has such a name; names beyond ASCII are written as xn--";
     }
     const char *end = host + host_bytes;
     if (strchr(host, '/') != NULL) {
@@ -75,7 +75,7 @@ static const char *origin_fault(const char *text)
     uint64_t number = 0;
     if (end[0] != ':' || !digits_are_all(port, strlen(port), &number) || number > 65535 ||
         number == 0 || port[0] == '0') {
-        return "behind the host comes a colon and a port from 1 to 65535, or nothing";
+        return "after the host only a colon and a port from 1 to 65535 may follow";
     }
     const bool is_default = number == (strncmp(text, "http:", 5) == 0    ? 80
                                        : strncmp(text, "https:", 6) == 0 ? 443
@@ -117,7 +117,7 @@ size_t cors_fields(const struct config_list *origins, const char *allowed, const
     size_t count = 0;
     if (origins->count > 0 && !allows_all(origins)) {
         /* "If Access-Control-Allow-Origin is set ... dynamically, include Origin in Vary" (Fetch,
-         * CORS protocol and HTTP caches): also where it is not set. */
+         * CORS protocol and HTTP caches), even in an answer without it. */
         fields[count++] = (struct page_field){"Vary", "Origin"};
     }
     if (allowed == NULL) {

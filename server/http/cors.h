@@ -1,15 +1,15 @@
-/* Pages of other origins (--cors-origins): which of them a browser lets call this service, and
- * what the header of an answer says for that.
+/* Requests of web pages of other origins (--cors-origins): the origins whose pages may call
+ * this service in a browser, and the header fields that tell the browser so.
  *
- *     cors_check()     at the start: is each entry of the list an origin?
- *     cors_allowed()   a request came with an Origin: is that one on the list?
- *     cors_fields()    its answer, whatever that is: sums, a refusal, a preflight
+ *     cors_check()     at the start: every entry of the list is an origin
+ *     cors_allowed()   for a request with an Origin: the origin is on the list
+ *     cors_fields()    for every answer, including refusals and preflights
  *
- * Origins are compared byte by byte, as RFC 6454 (6.2) has them serialized. An entry that no
- * browser would ever send is refused at the start, for it would silently match nothing. An Origin
- * that is not on the list is no error: the browser keeps the answer from its page, and who is no
- * browser may send what he likes. Browsers' own credentials (cookies, certificates) are never
- * asked for: Access-Control-Allow-Credentials is not sent. Pure. Thread: any. */
+ * Origins are compared byte by byte, in the serialized form of RFC 6454 (6.2). An entry that no
+ * browser sends is refused at the start, because it would match nothing. An Origin that is not
+ * on the list is no error: the browser withholds the answer from the page, and a client that is
+ * no browser can send any Origin. Credentials of the browser (cookies, certificates) are never
+ * needed, so Access-Control-Allow-Credentials is not sent. Pure. Thread: any. */
 #ifndef TALLY_SERVER_CORS_H
 #define TALLY_SERVER_CORS_H
 
@@ -24,17 +24,17 @@ enum {
 
 struct config_list;
 
-/* err   INVALID_FIELD: names the flag and the entry, and says how to write it */
+/* Check the list of --cors-origins.
+ * err   INVALID_FIELD, naming the flag, the entry and the expected form */
 MUST_CHECK enum status cors_check(const struct config_list *origins, struct error *err);
 
-/* What Access-Control-Allow-Origin says: "*", or the entry of the list. NULL: this origin is not
- * on it, or none was sent. */
+/* Returns the value of Access-Control-Allow-Origin: "*", or the entry of the list, borrowed.
+ * NULL: the origin is not on the list, or is NULL. */
 const char *cors_allowed(const struct config_list *origins, const char *origin);
 
-/* What the header of an answer says besides.
- * allowed   what cors_allowed() said
- * methods   of the route, when this answers a preflight; else NULL
- * Returns how many fields there are. */
+/* Get the header fields of an answer, and return their number.
+ * allowed   the result of cors_allowed()
+ * methods   the methods of the route, if the answer is that of a preflight; else NULL */
 size_t cors_fields(const struct config_list *origins, const char *allowed, const char *methods,
                    struct page_field fields[CORS_FIELDS_MAX]);
 

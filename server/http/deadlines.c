@@ -1,28 +1,27 @@
-/* Time limits of connections. Every heartbeat looks at all connections of a loop for clients
- * that send a header or a body slowly, read an answer slowly, have left while their request is
- * computed, or are idle while the service drains.
+/* Time limits of connections. Every heartbeat checks all connections of a loop for clients that
+ * send a header or a body slowly, read an answer slowly, have left while their request is
+ * computed, or are idle in a drain.
  *
- * | the request is      | limits                                                                |
- * |---------------------|-----------------------------------------------------------------------|
- * | not there, the      | --header-timeout-ms, with the TLS handshake                           |
- * | first one           |                                                                       |
- * | not there, another  | --idle-timeout-s; if a request line arrives in pieces,                |
- * | one                 | --header-timeout-ms more                                              |
- * | HEADER              | --header-timeout-ms                                                   |
- * | BODY                | --body-timeout-ms, rate; --idle-timeout-s without a byte              |
- * | REFUSED, LINGERING  | 1 s until the early answer, 10 s and 16 MiB in all                    |
- * | another thread's,   | --request-timeout-ms until a device has it, and between the pieces of |
- * | or READY            | texts; --device-timeout-ms on the device                              |
- * | ANSWERING           | --answer-timeout-ms, rate; --idle-timeout-s without a byte            |
+ * | state of the request | limits                                                             |
+ * |----------------------|--------------------------------------------------------------------|
+ * | none yet, first one  | --header-timeout-ms, with the TLS handshake                        |
+ * | none yet, later one  | --idle-timeout-s; if a request line arrives in pieces,             |
+ * |                      | --header-timeout-ms more                                           |
+ * | HEADER               | --header-timeout-ms                                                |
+ * | BODY                 | --body-timeout-ms, rate; --idle-timeout-s without a byte           |
+ * | REFUSED, LINGERING   | 1 s until the early answer, 10 s and 16 MiB in all                 |
+ * | READY, or another    | --request-timeout-ms until a device has it, and between the pieces |
+ * | thread's             | of texts; --device-timeout-ms on the device                        |
+ * | ANSWERING            | --answer-timeout-ms, rate; --idle-timeout-s without a byte         |
  *
  * All limits except --idle-timeout-s are absolute: a byte now and then does not extend them.
- * They are long, so that slow links work. While reservations of memory are refused, requests
- * that hold memory and move few bytes are therefore cut, the slowest first. While all
- * connections are taken and a newcomer waits, connections are evicted: those that places.c
- * chooses, and those whose body or answer moves too slowly to be over within a minute.
+ * The limits are long, so that slow links work. While reservations of memory are refused,
+ * requests that hold memory and move few bytes are therefore cut, the slowest first. While all
+ * places are used and a newcomer waits, connections are evicted: those that places.c chooses,
+ * and those whose body or answer moves too slowly to be over within a minute.
  *
- * A slow sender gets a 408 by respond_early(): libmicrohttpd can answer only when a request is
- * complete. In all cases conn_cut() then makes libmicrohttpd close the connection.
+ * A slow sender gets a 408 by respond_early(), because libmicrohttpd can answer only a complete
+ * request. In all cases conn_cut() then makes libmicrohttpd close the connection.
  *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
@@ -38,22 +37,21 @@
 #include <poll.h>
 
 enum {
-    GRACE_S = 10, /* age of a body from which its rate counts */
-    EARLY_MS =
-        1000,       /* time after which a refused request with an incomplete body is answered */
-    LINGER_S = 10,  /* time in which the client of a refused request may go on sending */
-    QUIET_MS = 400, /* time for which a drain waits for a request on an idle connection */
-    YOUNG_MS = 250, /* age up to which a phase needs no check for a client that left */
+    GRACE_S = 10,     /* age of a body from which its rate is checked */
+    EARLY_MS = 1000,  /* age at which a refused request with an incomplete body is answered */
+    LINGER_S = 10,    /* time in which the client of a refused request may send more */
+    QUIET_MS = 400,   /* time for which a drain waits for a request on an idle connection */
+    YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that left */
     POLL_BATCH = 128, /* connections in one poll() */
-    STUCK_SWEEPS = 4, /* heartbeats without progress though bytes wait to be read */
+    STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
-    PRESSED_MS = 1000,    /* age up to which a refusal counts */
-    RELIEF_MS = 250,      /* time in which requests that were cut give their memory back */
-    SLOW_AFTER_MS = 2000, /* time over which a rate is measured */
-    TURNOVER_S = 60, /* a request should move as many bytes as it holds within this time ... */
-    LINK_RATE = 1 << 20, /* ... or at this many bytes a second, which every working link does */
-    MOST_CUT = 8         /* connections cut in one sweep */
+    PRESSED_MS = 1000,  /* age up to which a refusal matters */
+    RELIEF_MS = 250,    /* time in which requests that were cut release their memory */
+    PROGRESS_MS = 2000, /* least time over which a rate is measured */
+    TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
+    LINK_RATE = 1 << 20, /* ... unless it moves this many bytes a second */
+    MOST_CUT = 8         /* most connections cut in one sweep */
 };
 
 static void cut_slow(struct conn *conn, const char *why)
@@ -62,8 +60,7 @@ static void cut_slow(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Returns the state of the connection's request; between two requests that is the next
- * one's. */
+/* Returns the state of the connection's request; HEADER between two requests. */
 static enum request_state state_of(const struct conn *conn)
 {
     return conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
@@ -83,9 +80,9 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Tell admission how fast the body arrives if its client alone determines that: in a whole heartbeat
- * since the request began, with nothing left to read. If the request gives back promised memory,
- * it gives back the pages, too, that were prepared for the next bytes. */
+/* Report the rate of the body to admission if the client alone determines it: the request had a
+ * whole heartbeat, and no byte is unread. If admission reclaims promised memory, the pages that
+ * were prepared for the next bytes are released, too. */
 static void check_pace(const struct conn *conn, uint64_t now_ns)
 {
     struct request *request = &conn->exchange->request;
@@ -98,11 +95,11 @@ static void check_pace(const struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* libmicrohttpd before 1.0 neither accepts nor refuses a chunk header larger than its buffer,
- * but tries to read the header again and again: bytes wait in the socket, and the body does not
- * grow. A connection is not stuck if it had no run between two heartbeats, because its bytes
- * wait for runs of other connections. Nor is a connection stuck if its client reads nothing,
- * because its bytes wait until a 100 Continue is sent. */
+/* True if libmicrohttpd cannot read the next chunk. Before 1.0 it neither accepts nor refuses a
+ * chunk header larger than its buffer, but tries to read the header again and again: bytes are
+ * unread, and the body does not grow. A connection without a run between two heartbeats is not
+ * stuck, because its bytes wait for runs of other connections. Nor is a connection whose client
+ * reads nothing, because its bytes wait until a 100 Continue is sent. */
 static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -128,7 +125,7 @@ static bool body_is_too_slow(const struct config *config, uint64_t bytes, uint64
            bytes / seconds < config->min_upload_rate;
 }
 
-static void check_dropping(struct exchange *exchange, uint64_t now_ns)
+static void check_discarding(struct exchange *exchange, uint64_t now_ns)
 {
     uint64_t age_ns = clock_span_ns(exchange->conn->since_ns, now_ns);
     if (request_state(&exchange->request) == REQUEST_REFUSED) {
@@ -140,25 +137,25 @@ static void check_dropping(struct exchange *exchange, uint64_t now_ns)
     }
 }
 
-/* Returns how many bytes of the body the client has sent, or of the answer it has received. */
+/* Returns the bytes of the body received so far, or of the answer delivered so far. */
 static uint64_t bytes_moved(const struct conn *conn)
 {
     return is_receiving(conn) ? conn->exchange->request.body.received
-                              : client_socket_taken(conn->fd, conn->answer_given);
+                              : client_socket_delivered(conn->fd, conn->answer_given);
 }
 
-/* Remember the bytes moved, every SLOW_AFTER_MS. */
+/* Record the bytes moved, every PROGRESS_MS. */
 static void note_progress(struct conn *conn, uint64_t now_ns)
 {
-    if (conn->looks[0].at_ns == 0 ||
-        clock_span_ns(conn->looks[0].at_ns, now_ns) >= SLOW_AFTER_MS * NS_PER_MS) {
-        conn->looks[1] = conn->looks[0];
-        conn->looks[0] = (struct conn_look){.at_ns = now_ns, .moved = bytes_moved(conn)};
+    if (conn->progress[0].at_ns == 0 ||
+        clock_span_ns(conn->progress[0].at_ns, now_ns) >= PROGRESS_MS * NS_PER_MS) {
+        conn->progress[1] = conn->progress[0];
+        conn->progress[0] = (struct conn_progress){.at_ns = now_ns, .moved = bytes_moved(conn)};
     }
 }
 
-/* True if neither an event of the socket nor a new deadline of the connection was seen for
- * --idle-timeout-s. */
+/* True if for --idle-timeout-s the socket had no event and the connection's clock was not
+ * restarted. */
 static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
 {
     const uint64_t idle_ns = conn->loop->server->config->idle_timeout_s * NS_PER_S;
@@ -185,18 +182,19 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     if (chunks_are_stuck(conn)) {
         respond_and_cut(conn, STATUS_INVALID_REQUEST, "the body's chunks cannot be read");
     } else if (state_of(conn) != REQUEST_BODY) {
-        check_dropping(exchange, now_ns);
+        check_discarding(exchange, now_ns);
     } else if (request_verdict(&exchange->request, now_ns) == STATUS_DEADLINE_PASSED) {
-        (void)error_set(&exchange->request.error, STATUS_DEADLINE_PASSED,
-                        "the deadline passed while the body arrived, of which %llu bytes came",
-                        (unsigned long long)exchange->request.body.received);
+        (void)error_set(
+            &exchange->request.error, STATUS_DEADLINE_PASSED,
+            "the deadline passed while the body arrived: %llu bytes of it had arrived",
+            (unsigned long long)exchange->request.body.received);
         exchange_refuse(exchange);
     } else if (age_ns > config->body_timeout_ms * NS_PER_MS) {
         time_out_request(conn, "the body did not arrive in the time of the server's "
                                "--body-timeout-ms: " CONFIG_LESS_ADVICE);
     } else if (stands_still) {
         time_out_request(conn,
-                         "nothing of the body came in the time of the server's "
+                         "no byte of the body arrived in the time of the server's "
                          "--idle-timeout-s: send it without a pause, or ask the operator");
     } else if (body_is_too_slow(config, exchange->request.body.received, age_ns)) {
         time_out_request(
@@ -221,8 +219,8 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* End a request of whose tensor a slice has failed while the client sends nothing, or is on a device
- * that hangs. */
+/* End a request whose cursor has failed: a slice failed while the body arrives, or hangs on a
+ * device. */
 static void check_cursor(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -234,9 +232,9 @@ static void check_cursor(struct exchange *exchange)
     }
 }
 
-/* True if a drain should close the idle connection: not before QUIET_MS, because the client may
+/* True if a drain may close the idle connection: not before QUIET_MS, because the client may
  * have sent a request before it could notice the drain. */
-static bool over_in_drain(const struct conn *conn, uint64_t now_ns)
+static bool may_close_in_drain(const struct conn *conn, uint64_t now_ns)
 {
     uint64_t draining_ns = conn->loop->draining_ns;
     uint64_t since_ns = conn->since_ns > draining_ns ? conn->since_ns : draining_ns;
@@ -250,14 +248,14 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     uint64_t header_ns = config->header_timeout_ms * NS_PER_MS;
     uint64_t age_ns = clock_span_ns(conn->since_ns, now_ns);
     if (conn->exchange == NULL) {
-        if (over_in_drain(conn, now_ns)) {
+        if (may_close_in_drain(conn, now_ns)) {
             conn_cut(conn);
         } else if (!conn->used && age_ns > header_ns) {
-            cut_slow(conn, "no request line came in time (--header-timeout-ms)");
+            cut_slow(conn, "no request line arrived in time (--header-timeout-ms)");
         } else if (conn->used && idles_too_long(conn, now_ns)) {
-            conn_cut_because(conn, "no request came in time (--idle-timeout-s)");
+            conn_cut_because(conn, "no request arrived in time (--idle-timeout-s)");
         } else if (conn->used && age_ns > header_ns + config->idle_timeout_s * NS_PER_S) {
-            cut_slow(conn, "a request line came too slowly");
+            cut_slow(conn, "a request line arrived too slowly");
         }
         return;
     }
@@ -276,19 +274,19 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
         } else {
             note_progress(conn, now_ns);
         }
-    } else { /* another thread owns the request, or it is READY */
+    } else { /* the request is READY, or owned by another thread */
         check_cursor(conn->exchange);
     }
 }
 
 /* Returns the bytes a second that the client has sent or received in the last two to four
- * seconds; negative: the rate is not known. */
+ * seconds; negative: not known. */
 static double recent_rate(const struct conn *conn, uint64_t now_ns)
 {
-    const struct conn_look *before = &conn->looks[conn->looks[1].at_ns != 0];
+    const struct conn_progress *before = &conn->progress[conn->progress[1].at_ns != 0];
     const uint64_t age_ns = clock_span_ns(before->at_ns, now_ns);
     if (!(is_receiving(conn) || state_of(conn) == REQUEST_ANSWERING) || before->at_ns == 0 ||
-        age_ns < SLOW_AFTER_MS * NS_PER_MS) {
+        age_ns < PROGRESS_MS * NS_PER_MS) {
         return -1;
     }
     return (double)(bytes_moved(conn) - before->moved) * NS_PER_S / (double)age_ns;
@@ -296,8 +294,8 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused ---- */
 
-/* Returns the least bytes a second for a request that holds `held` bytes of memory. At this
- * rate `held` bytes move within TURNOVER_S, unless that needs more than LINK_RATE, and within
+/* Returns the least rate, in bytes a second, of a request that holds `held` bytes of memory:
+ * these move within TURNOVER_S, unless that needs more than LINK_RATE, and within
  * ADMISSION_TURNOVER_S in any case. */
 static uint64_t least_rate(const struct config *config, uint64_t held)
 {
@@ -310,7 +308,7 @@ static uint64_t least_rate(const struct config *config, uint64_t held)
 static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
-    if (rate < 0) { /* also while another thread owns the request and its count of memory */
+    if (rate < 0) { /* also if another thread owns the request, and may change reserved_bytes */
         return 0;
     }
     const uint64_t held = conn->exchange->request.memory.reserved_bytes;
@@ -336,7 +334,7 @@ static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
 
 /* Returns the reserved bytes of requests on connections that were cut. They are released when
  * the connection is closed, in a later run. */
-static uint64_t leaving_bytes(const struct http_loop *loop)
+static uint64_t closing_bytes(const struct http_loop *loop)
 {
     uint64_t bytes = 0;
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
@@ -355,7 +353,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
     uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
     const uint64_t wanted = memory_pressed(
         loop->server->memory, larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
-    uint64_t freed = wanted == 0 ? 0 : leaving_bytes(loop);
+    uint64_t freed = wanted == 0 ? 0 : closing_bytes(loop);
     struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, now_ns);
     if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
                                                         now_ns + RELIEF_MS * NS_PER_MS)) {
@@ -365,20 +363,21 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
         freed += conn->exchange->request.memory.reserved_bytes;
         if (is_receiving(conn)) {
             time_out_request(
-                conn, "others want memory, and this request, which holds some, arrives too "
-                      "slowly to keep it");
+                conn,
+                "other requests need memory, and this request, which holds some, arrives too "
+                "slowly");
         } else {
-            cut_slow(conn, "others want memory, and the answer is read too slowly to keep it");
+            cut_slow(conn, "other requests need memory, and the answer is read too slowly");
         }
         conn = find_slowest(loop, now_ns);
     }
 }
 
-/* ---- while all connections are taken ---- */
+/* ---- while all places are used ---- */
 
-/* Returns for how many seconds the connection will keep its place at its recent rate; 0: the
- * bytes move fast enough, or the rate is not known. A body or an answer should be over within
- * TURNOVER_S, or move at LINK_RATE, and in any case move at --min-upload-rate. */
+/* Returns for how many seconds the connection will hold its place at its recent rate; 0: the
+ * rate is high enough, or not known. A body or an answer should be over within TURNOVER_S or
+ * move at LINK_RATE, and in any case move at --min-upload-rate. */
 static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
@@ -395,9 +394,10 @@ static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
     return rate < (double)wanted ? (double)(bytes + 1) / (rate + 1) : 0;
 }
 
-/* Returns the connection that will keep its place for longest, among those whose clients hold
+/* Returns the connection that will hold its place for longest, among those whose clients hold
  * `least` places or more; NULL: all move fast enough. */
-static struct conn *find_place(const struct http_loop *loop, uint64_t least, uint64_t now_ns)
+static struct conn *find_slow_place(const struct http_loop *loop, uint64_t least,
+                                    uint64_t now_ns)
 {
     struct conn *slowest = NULL;
     double most = 0;
@@ -405,8 +405,8 @@ static struct conn *find_place(const struct http_loop *loop, uint64_t least, uin
          conn = loop_next_conn(loop, conn)) {
         const uint64_t holds =
             atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-        const bool may_go = !conn->cut && !conn->probe && holds >= least;
-        const double seconds = may_go ? seconds_of_place(conn, now_ns) : 0;
+        const bool may_evict = !conn->cut && !conn->probe && holds >= least;
+        const double seconds = may_evict ? seconds_of_place(conn, now_ns) : 0;
         if (seconds > most) {
             slowest = conn;
             most = seconds;
@@ -421,18 +421,19 @@ static void relieve_places(struct http_loop *loop, uint64_t now_ns)
     struct places *places = &loop->http->places;
     for (int cut = 0; cut < MOST_CUT && loop->draining_ns == 0; cut++) {
         const uint64_t wanted = places_wanted(places);
-        struct conn *conn = wanted == 0 ? NULL : find_place(loop, wanted, now_ns);
+        struct conn *conn = wanted == 0 ? NULL : find_slow_place(loop, wanted, now_ns);
         if (conn == NULL || !places_evict(places, conn)) {
             return;
         }
         metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
         if (is_receiving(conn)) {
             time_out_request(conn,
-                             "all connections that the server has were taken "
-                             "(--max-connections), and this request arrived too slowly to keep "
-                             "its own: send the request again, faster or in smaller parts");
+                             "all connections of the server were in use (--max-connections), "
+                             "and this request arrived too slowly: send the request again, "
+                             "faster or in smaller parts");
         } else {
-            cut_slow(conn, "others want a connection, and the answer is read too slowly");
+            cut_slow(conn,
+                     "other clients need a connection, and the answer is read too slowly");
         }
         accepting_resume(loop);
     }
@@ -444,20 +445,20 @@ static void cut_evicted(struct conn *conn)
     const enum request_state state = state_of(conn);
     if (state == REQUEST_HEADER) {
         respond_and_cut(conn, STATUS_REQUEST_TIMEOUT,
-                        "all connections that the server has were taken (--max-connections), "
-                        "and this one had asked for nothing yet: send the request again");
+                        "all connections of the server were in use (--max-connections), and "
+                        "this one had no complete request header: send the request again");
     } else if (is_receiving(conn)) {
         exchange->request.reply.limit = METRICS_CLIENT_LIMIT_PART;
         respond_and_cut(conn, STATUS_THROTTLED,
-                        "all connections that the server has were taken (--max-connections), "
-                        "and this client had more than its equal part of them, which another "
-                        "one needed: use fewer, and send the request again");
+                        "all connections of the server were in use (--max-connections), and "
+                        "this client had more than its equal part of them when another client "
+                        "needed one: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
             cursor_cancel(&exchange->request);
         }
-        conn_cut_because(conn, "another client needed it, and this one had most connections");
+        conn_cut_because(conn, "another client needed a connection, and this client had most");
     }
 }
 
@@ -475,9 +476,9 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that have left ---- */
 
-/* The client has closed its side, or the connection was reset (`gone`). libmicrohttpd 0.9.75
+/* The client has closed its side, or the connection was reset (`reset`). libmicrohttpd 0.9.75
  * can miss that, and does not notice it while the daemon does not run. */
-static void client_hung_up(struct conn *conn, bool gone)
+static void client_hung_up(struct conn *conn, bool reset)
 {
     struct exchange *exchange = conn->exchange;
     if (state_of(conn) == REQUEST_ANSWERING) {
@@ -490,18 +491,18 @@ static void client_hung_up(struct conn *conn, bool gone)
         }
         conn->body_at_hangup = exchange->request.body.received;
     } else if (state_of(conn) == REQUEST_HEADER) {
-        if (gone || !conn_unread(conn)) {
+        if (reset || !conn_unread(conn)) {
             conn_cut(conn);
         }
-    } else if (state_of(conn) == REQUEST_BODY && !gone && conn_ended_early(conn)) {
-        /* The owner of the request hands it back, and resume_body() ends it. */
-        exchange->left_inside = true;
+    } else if (state_of(conn) == REQUEST_BODY && !reset && conn_ended_early(conn)) {
+        /* The owner of the request returns it, and resume_body() ends it. */
+        exchange->closed_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
         cursor_cancel(&exchange->request);
-    } else if (gone) {
+    } else if (reset) {
         /* A client that has only closed its side may still read the answer
-         * (docs/design/decisions/015). After a reset the result is of no use. The queue drops
-         * the request at its next tick; a request that runs already is completed first. */
+         * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
+         * the request at its next tick, or its run is completed first. */
         exchange_cancel(exchange);
         cursor_cancel(&exchange->request);
     }

@@ -36,19 +36,19 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DROP_BYTES = 1 << 20, /* bytes of a body discarded before the answer, at most */
-    LINGER_BYTES = 16 << 20,         /* bytes discarded of a refused body, at most: more than
-                                      * the buffers of two sockets hold, so that the client had
-                                      * the answer when it sent the bytes behind them */
-    KEPT_EXCHANGES = 1024,           /* unused records that a loop keeps */
-    KEPT_TEXT_BYTES = 4097,          /* text that a record keeps: a short body and its NUL */
-    FIRST_TARGET_BYTES = 256,        /* first size of a target's memory */
-    KEPT_TARGET_BYTES = 1024         /* size up to which a record keeps that memory */
+    KEEP_ALIVE_DISCARD_BYTES = 1 << 20, /* most bytes of a body discarded before the answer */
+    LINGER_BYTES = 16 << 20,  /* most bytes discarded after the answer: more than the buffers of
+                              * two sockets hold, so that the answer had reached the client
+                              * before it sent the last of them */
+    KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
+    KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
+    FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
+    KEPT_TARGET_BYTES = 1024  /* size up to which a record keeps that memory */
 };
 
 /* ---- records, kept between requests ---- */
 
-static struct exchange *take_kept_record(struct http_loop *loop)
+static struct exchange *pop_record(struct http_loop *loop)
 {
     struct exchange *exchange = loop->free_exchanges;
     if (exchange == NULL) {
@@ -95,13 +95,13 @@ static bool copy_target(struct exchange *exchange, const char *target)
 struct exchange *exchange_begin(struct conn *conn, const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *exchange = take_kept_record(loop);
+    struct exchange *exchange = pop_record(loop);
     if (exchange == NULL || !copy_target(exchange, target)) {
         exchange_free(exchange);
         return NULL;
     }
     reset_record(exchange);
-    exchange->asked = exchange->target + strlen(exchange->target) + 1;
+    exchange->raw_path = exchange->target + strlen(exchange->target) + 1;
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;
@@ -111,7 +111,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.arrival.client = conn->client;
     conn->exchange = exchange;
     conn->used = true;
-    conn_begin(conn);
+    conn_restart_clock(conn);
     exchange->request.times.arrived = conn->since_ns;
     exchange->request.line.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
@@ -136,11 +136,11 @@ void exchange_free(struct exchange *exchange)
     }
 }
 
-/* ---- refused ---- */
+/* ---- refusals ---- */
 
-/* Release the memory of the request's tensor and texts, which is not needed any more, and its
- * place among the large requests. */
-static void give_memory_back(struct exchange *exchange)
+/* Release the memory of the request's tensor and texts, and its place among the large
+ * requests. */
+static void release_memory(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     struct server *server = exchange->loop->server;
@@ -169,7 +169,7 @@ static void give_memory_back(struct exchange *exchange)
     if (request->admission.state != ADMISSION_NONE) {
         admission_leave(server->admission, request);
     }
-    /* Also for a small request, which has no place but releases memory. */
+    /* Due for a small request, too, which has no place but releases memory. */
     admission_wake(server->admission);
 }
 
@@ -177,39 +177,39 @@ void exchange_refuse(struct exchange *exchange)
 {
     const int64_t length = exchange->header.content_length;
     exchange_enter(exchange, REQUEST_REFUSED);
-    give_memory_back(exchange);
+    release_memory(exchange);
     if (length >= 0 &&
-        (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DROP_BYTES) {
+        (uint64_t)length - exchange->request.body.received > KEEP_ALIVE_DISCARD_BYTES) {
         respond_early(exchange);
     }
 }
 
 /* ---- the body ---- */
 
-static enum exchange_step drop_bytes(struct exchange *exchange, size_t count)
+static enum exchange_step discard_bytes(struct exchange *exchange, size_t count)
 {
-    exchange->dropped_bytes += count;
+    exchange->discarded_bytes += count;
     if (request_state(&exchange->request) == REQUEST_LINGERING) {
-        return exchange->dropped_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+        return exchange->discarded_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
     }
-    if (exchange->dropped_bytes > KEEP_ALIVE_DROP_BYTES) {
+    if (exchange->discarded_bytes > KEEP_ALIVE_DISCARD_BYTES) {
         respond_early(exchange);
     }
-    return EXCHANGE_GO_ON;
+    return EXCHANGE_CONTINUE;
 }
 
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* the client left while its body waited */
+        return EXCHANGE_CLOSE; /* the client closed the connection while the body was PAUSED */
     }
-    if (request_state(request) == REQUEST_BODY && exchange_comes_too_late(exchange)) {
+    if (request_state(request) == REQUEST_BODY && exchange_is_too_late(exchange)) {
         exchange_refuse(exchange);
     }
     if (request_state(request) != REQUEST_BODY) {
         request->body.received += count;
-        return drop_bytes(exchange, count);
+        return discard_bytes(exchange, count);
     }
     if (!infer_may_go_on(request, count) || !body_has_pages(request, count)) {
         return EXCHANGE_PAUSE;
@@ -221,14 +221,14 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         body_feed(request, bytes, count, &request->error) != STATUS_OK ||
         cursor_has_failed(request)) {
         exchange_refuse(exchange);
-        return EXCHANGE_GO_ON;
+        return EXCHANGE_CONTINUE;
     }
-    return exchange_left_inside_body(exchange) ? EXCHANGE_CLOSE : EXCHANGE_GO_ON;
+    return exchange_closed_inside_body(exchange) ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
 }
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    /* libmicrohttpd reads no more than that in a run. */
+    /* libmicrohttpd reads at most a buffer in a run. */
     const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
@@ -241,10 +241,10 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
     return count;
 }
 
-enum exchange_step exchange_land_kept(struct exchange *exchange)
+enum exchange_step exchange_feed_kept(struct exchange *exchange)
 {
     if (exchange->kept == NULL) {
-        return EXCHANGE_GO_ON;
+        return EXCHANGE_CONTINUE;
     }
     enum exchange_step step = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
     if (step != EXCHANGE_PAUSE) {
@@ -255,20 +255,20 @@ enum exchange_step exchange_land_kept(struct exchange *exchange)
     return step;
 }
 
-bool exchange_left_inside_body(struct exchange *exchange)
+bool exchange_closed_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
-    if (exchange->left_inside) {
-        /* With unread bytes the close would be a reset, which destroys the answer on its
-         * way. */
+    if (exchange->closed_inside) {
+        /* Closing a socket with unread bytes would reset the connection and destroy the answer
+         * on its way. */
         client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* CLIENT_GONE, from its owner */
+        exchange->request.error = (struct error)ERROR_INIT; /* was CLIENT_GONE */
         respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
                         "the connection was closed inside the body");
         return true;
     }
-    /* Of a chunked body, libmicrohttpd may have the rest in its buffer already. Over TLS,
-     * libmicrohttpd reads until nothing is left and so notices the end itself. */
+    /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
+     * libmicrohttpd reads until nothing is left, and so notices the end itself. */
     if (length < 0 || exchange->conn->tls != NULL ||
         exchange->request.body.received >= (uint64_t)length ||
         !client_socket_closed(exchange->conn->fd)) {
@@ -322,7 +322,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
     if (request_state(request) != REQUEST_BODY) {
         return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
     }
-    if (exchange_comes_too_late(exchange)) {
+    if (exchange_is_too_late(exchange)) {
         return EXCHANGE_ANSWER;
     }
     request->times.received = clock_now_ns();
@@ -336,7 +336,7 @@ enum exchange_step exchange_body_end(struct exchange *exchange)
         return EXCHANGE_ANSWER;
     }
     request_enter(request, REQUEST_PARSE);
-    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_AWAY;
+    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_HANDED_OVER;
 }
 
 void exchange_resume(struct exchange *exchange)
@@ -348,7 +348,6 @@ void exchange_resume(struct exchange *exchange)
 
 /* ---- the end ---- */
 
-/* Release everything that the exchange holds, and keep its record for another request. */
 static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;
@@ -366,11 +365,11 @@ static void end_exchange(struct exchange *exchange)
     }
     free(exchange->kept);
     forget_long_target(exchange);
-    give_memory_back(exchange);
+    release_memory(exchange);
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
-    conn_begin(exchange->conn);
+    conn_restart_clock(exchange->conn);
     exchange->magic = 0;
     if (loop->free_count >= KEPT_EXCHANGES) {
         exchange_free(exchange);
@@ -381,9 +380,9 @@ static void end_exchange(struct exchange *exchange)
     loop->free_count++;
 }
 
-/* The connection has ended while another thread owns the request, whose memory a device may
- * still write to. The exchange ends when the request returns. If only a slice is in flight, the
- * exchange ends now: the detached cursor keeps the memory that the slice needs. */
+/* The connection has ended while another thread owns the request, and a device may still write
+ * to its memory: the exchange ends when the request returns. If only a slice is in flight, the
+ * exchange ends now, because the detached cursor keeps the memory that the slice needs. */
 static void make_orphan(struct exchange *exchange)
 {
     exchange_cancel(exchange);

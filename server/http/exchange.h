@@ -5,7 +5,7 @@
  *
  * While another thread owns the request, the connection's daemon does not run. In the run in
  * which the request was handed over, libmicrohttpd may still close the connection, for example
- * after a reset. Then the exchange is an orphan: it lives until its request returns.
+ * after a reset. Then the exchange is an orphan: its record is kept until its request returns.
  *
  * PAUSED below: the state is BODY, and another thread owns the request, for example until
  * memory for the body is reserved. */
@@ -36,7 +36,7 @@ struct conn {
     bool probe;     /* a connection of --probe-listen, which holds no place */
     bool used;      /* a request line has arrived */
     bool cut;       /* conn_cut() was called: libmicrohttpd is about to close the connection */
-    bool evicted;   /* another connection has the place; guarded by the lock of places.c */
+    bool evicted;   /* the connection has lost its place; guarded by the lock of places.c */
     bool to_be_cut; /* the record is in loop->evicted; guarded by the lock of places.c */
     bool closed;    /* libmicrohttpd has closed the connection; an orphan keeps this record */
     bool handshaking;                    /* the TLS handshake is not complete */
@@ -45,22 +45,22 @@ struct conn {
     int fd;                              /* socket of `connection` */
     struct gnutls_session_int *tls;      /* owned by libmicrohttpd; NULL: plain HTTP */
     struct tls_credentials *credentials; /* held; NULL: plain HTTP */
-    uint64_t since_ns;                   /* begin of the current phase (conn_begin()) */
-    uint64_t body_ns;                    /* PAUSED: time of the body before the pause */
-    uint64_t asked_bytes;   /* bytes of all requests so far; of a chunked body the least */
+    uint64_t since_ns;                   /* begin of the current phase (conn_restart_clock()) */
+    uint64_t body_ns;                    /* PAUSED: time that the body took before the pause */
+    uint64_t asked_bytes; /* bytes of all requests so far; a lower bound after chunked bodies */
     uint64_t counted_bytes; /* Unix socket: bytes received before its counter was restarted */
     uint64_t pulled_bytes;  /* TLS: bytes of the records received after the handshake */
     uint64_t answer_bytes;  /* length of the answer that is being sent */
-    uint64_t answer_given; /* bytes of it handed to the socket; counted for answers in blocks */
-    struct conn_look {
+    uint64_t answer_given;  /* bytes of an answer in blocks that were handed to the socket */
+    struct conn_progress {
         uint64_t at_ns;      /* time of a heartbeat; 0: none yet */
-        uint64_t moved;      /* bytes that the client had sent or received by then */
-    } looks[2];              /* the last one, and the one before: two to four seconds ago */
+        uint64_t moved;      /* bytes that the client had sent or received at that time */
+    } progress[2];           /* [0]: up to two seconds old; [1]: two seconds older */
     uint64_t seen_bytes;     /* bytes of the body at the last heartbeat */
     uint64_t moved_ns;       /* time at which the socket last became readable or writable */
     uint64_t body_at_hangup; /* bytes of the body when the client was seen to have closed */
-    int stuck_sweeps;    /* heartbeats without progress although bytes waited and a run read */
-    uint64_t stuck_runs; /* runs of the daemon at the last of these heartbeats */
+    int stuck_sweeps;        /* heartbeats with unread bytes and a run, but without progress */
+    uint64_t stuck_runs;     /* runs of the daemon at the last of these heartbeats */
     struct http_loop *loop;
     struct http_daemon *daemon;
     struct client *client;         /* held; the client at the peer's address */
@@ -83,7 +83,7 @@ enum {
 };
 
 struct exchange {
-    struct request request; /* first: the part that other folders see */
+    struct request request; /* first member: see exchange_of(); other folders see only this */
     unsigned magic;
     struct conn *conn;
     struct http_loop *loop;
@@ -91,40 +91,41 @@ struct exchange {
     struct address address;    /* address of the peer, or of the client that proxies name */
     bool forwarded;            /* trusted proxies name the client */
     const char *method;        /* static; "": unknown yet, or not defined by HTTP */
-    unsigned asks;             /* bit of enum route_method; 0: another method */
+    unsigned method_bit;       /* bit of enum route_method; 0: another method */
     bool head;      /* HEAD: the answer has no body; unknown until the header is complete */
-    bool preflight; /* a browser asks for the rights of a page on this route (cors.h) */
+    bool preflight; /* the request is a browser's preflight for a page (cors.h) */
     bool bodiless;  /* OPTIONS, as a preflight or for the service: the answer has no body */
     bool close;     /* the connection ends with this answer */
     bool orphan;    /* the connection has ended, and another thread owns the request */
 
-    bool left_inside; /* PAUSED: the client has closed its side before the end of the body */
-    char *kept;       /* owned: bytes of the body that arrived when it was PAUSED; NULL: none */
+    bool closed_inside; /* PAUSED: the client has closed its side before the end of the body */
+    char *kept; /* owned: bytes of the body not stored before it was PAUSED; NULL: none */
     size_t kept_bytes;
 
-    const char *asked;                   /* the path as it arrived; in `target` */
+    const char *raw_path;                /* the path as it arrived; in `target` */
     const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path; in `target` */
 
-    const char *allowed_origin; /* borrowed: its pages may read the answer; NULL: none may */
+    const char
+        *allowed_origin; /* borrowed; origin whose pages may read the answer; NULL: none */
 
-    uint64_t dropped_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
-    bool client_counted;    /* the request counts among those of its client */
-    uint64_t counted_bytes; /* bytes of the body counted for --per-client-bytes-per-s */
+    uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
+    bool client_counted;      /* the request counts among those of its client */
+    uint64_t counted_bytes;   /* bytes of the body counted for --per-client-bytes-per-s */
 
     unsigned http_status; /* status code of the answer */
     struct page page;     /* a page; its text is also answer.head, which is freed */
     uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange_limits.c) */
-    bool in_blocks;       /* the answer goes to the socket in blocks (respond.c) */
-    struct byte_view answer_head;    /* the bytes to send: these ... */
-    struct byte_view answer_payload; /* ... and then these */
+    bool in_blocks;       /* the answer is sent in blocks (respond.c) */
+    struct byte_view answer_head;    /* first bytes of the answer's body ... */
+    struct byte_view answer_payload; /* ... and the following bytes */
     struct exchange *next_free;      /* list of unused records */
 
     /* All fields between the request and here are cleared for the next request that uses this
      * record. The following fields are initialized by their users, or kept. */
     struct header_check header;
     struct trace_context trace;
-    char token_name[TOKEN_NAME_BYTES]; /* name of the request's token; "": no known one */
-    /* Owned, and kept for the next request: the request target, parsed in place, and behind it
+    char token_name[TOKEN_NAME_BYTES]; /* name of the request's token; "": none, or unknown */
+    /* Owned, and kept for the next request: the request target, parsed in place, followed by
      * the path as it arrived. */
     char *target;
     size_t target_capacity;
@@ -132,28 +133,29 @@ struct exchange {
 
 static inline struct exchange *exchange_of(struct request *request)
 {
-    return (struct exchange *)(void *)request; /* its first member */
+    return (struct exchange *)(void *)request; /* the request is the first member */
 }
 
-/* conn.c: the record of the connection in loop->accepted, which libmicrohttpd has begun. NULL:
- * no memory. */
+/* conn.c: create the record of the connection in loop->accepted, which libmicrohttpd has begun.
+ * Returns NULL without memory or an entry in the epoll set. */
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
-/* libmicrohttpd closes the connection. Its place is free; its record is freed, unless an orphan
- * still needs the record: then conn_free() is due after exchange_end_orphan(). */
+/* libmicrohttpd closes the connection: free its place and its record. If an orphan still needs
+ * the record, the record is kept, and exchange_end_orphan() frees it. */
 void conn_destroy(struct conn *conn);
 void conn_free(struct conn *conn);
 
 /* End the connection: the socket is shut down, and libmicrohttpd closes it in the daemon's next
- * run. The client reads what was sent before. */
+ * run. The client can still read bytes that were sent before. */
 void conn_cut(struct conn *conn);
-/* The same, with a line in the log. */
+/* End the connection and log the reason. */
 void conn_cut_because(struct conn *conn, const char *why);
 
-/* Restart the connection's clock, against which deadlines.c holds the time limits: now, or in a
- * run of the daemon, at the beginning of that run, which saves a look at the clock. */
-void conn_begin(struct conn *conn);
+/* Restart the connection's clock, against which deadlines.c checks the time limits. Inside a
+ * run of the daemon the clock starts at the beginning of that run, so the time is not read
+ * again. */
+void conn_restart_clock(struct conn *conn);
 /* Change the state of the request on the connection and restart the connection's clock. States
- * that continue the time limit of the state before (LINGERING, and those after the body) are
+ * that continue the time limit of the previous state (LINGERING, and those after the body) are
  * entered by request_enter(). */
 void exchange_enter(struct exchange *exchange, enum request_state state);
 
@@ -163,64 +165,66 @@ bool conn_unread(const struct conn *conn);
 /* Count the bytes of a request on the connection: its header, and its body if that has a
  * length. */
 void conn_count_request(struct conn *conn, uint64_t bytes);
-/* Count a complete chunked body, as the least bytes in which `bytes` of data can be framed. */
+/* Count a complete chunked body of `bytes` of data, with the least framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes);
 /* True if the client has certainly closed its side before the end of the current request.
  * Always false over TLS and Unix sockets. */
 bool conn_ended_early(const struct conn *conn);
-/* False if every byte that arrived belongs to the requests so far. True if another request may
- * have arrived behind the current one, read by libmicrohttpd or not; true may be wrong after a
- * body in several chunks, whose framing is not counted. */
+/* True if the next request may have arrived, read by libmicrohttpd or not, because more bytes
+ * were received than the requests so far have. May be wrong if the received bytes are not known,
+ * or after a body in several chunks, whose framing is not counted. */
 bool conn_has_next(const struct conn *conn);
 
-/* A request line has arrived. Returns NULL without memory: close the connection. */
+/* Begin the exchange of a request whose request line has arrived. Returns NULL without memory:
+ * the caller closes the connection. */
 struct exchange *exchange_begin(struct conn *conn, const char *target);
-/* libmicrohttpd does not use the exchange any more: release everything that it holds, and keep
- * the record for another request. If another thread owns the request, the request is cancelled,
- * and exchange_end_orphan() is due when it returns. */
+/* End an exchange that libmicrohttpd does not use any more: release everything that it holds,
+ * and keep the record for another request. If another thread owns the request, the request is
+ * cancelled, and exchange_end_orphan() is due when it returns. */
 void exchange_end(struct exchange *exchange);
 void exchange_end_orphan(struct exchange *exchange);
-/* The client has left: cancel the request. */
+/* Cancel the request, because the client has closed the connection. */
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
 /* The next action of on_access(). */
 enum exchange_step {
-    EXCHANGE_GO_ON,  /* none: more calls will follow */
-    EXCHANGE_AWAY,   /* another thread owns the request */
-    EXCHANGE_PAUSE,  /* the same inside the body, whose last bytes were not stored */
-    EXCHANGE_ANSWER, /* queue the answer now */
-    EXCHANGE_CLOSE   /* close the connection without an answer */
+    EXCHANGE_CONTINUE,    /* none: more calls will follow */
+    EXCHANGE_HANDED_OVER, /* none: another thread owns the request */
+    EXCHANGE_PAUSE,       /* keep the last bytes: another thread owns the request in its body */
+    EXCHANGE_ANSWER,      /* queue the answer now */
+    EXCHANGE_CLOSE        /* close the connection without an answer */
 };
 
-/* The three calls of libmicrohttpd in order: with the complete header, with each piece of the body,
- * at the end of the body. After a piece, exchange_data() returns EXCHANGE_CLOSE if
- * exchange_left_inside_body(). */
+/* The three calls of libmicrohttpd in order: with the complete header, with each piece of the
+ * body, at the end of the body. After a piece, exchange_data() returns EXCHANGE_CLOSE if
+ * exchange_closed_inside_body(). */
 enum exchange_step exchange_header(struct exchange *exchange, const char *method);
 enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 enum exchange_step exchange_body_end(struct exchange *exchange);
 
-/* PAUSED: keep bytes of the body that were not stored, and those behind them in the same run.
- * Returns the number of bytes kept: all, or 0 without memory. */
+/* PAUSED: keep bytes of the body that were not stored, or that follow such bytes in the same
+ * run. Returns the number of bytes kept: all, or 0 without memory. */
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
-/* Process the bytes that were kept, before later ones. Returns the step of exchange_data(). */
-enum exchange_step exchange_land_kept(struct exchange *exchange);
+/* Process the kept bytes; due before later bytes. Returns the step of exchange_data(). */
+enum exchange_step exchange_feed_kept(struct exchange *exchange);
 
-/* exchange_report.c: continue the caller's trace, or begin one; without a traceparent only for
- * a tensor, within --otlp-rate. The header is complete, and the route is known if there is
- * one. */
+/* exchange_report.c: continue the caller's trace, or begin one. Without a traceparent, only a
+ * tensor begins a trace, within --otlp-rate. The header is complete, and the route, if any, is
+ * known. */
 void exchange_begin_trace(struct exchange *exchange);
-/* exchange_report.c: the exchange ends. Report to metrics, log and tracer. */
+/* exchange_report.c: report the end of the exchange to metrics, log and tracer. */
 void exchange_report(struct exchange *exchange);
 
-/* The loop owns the request again, and the request is complete: have its answer sent. */
+/* The loop owns the request again, and the request is complete: run the daemon, which sends the
+ * answer. */
 void exchange_resume(struct exchange *exchange);
 
-/* True if the client has closed its side before the end of the body.
- * The client was answered, if it still reads, and the connection was cut. libmicrohttpd 0.9.75
- * does not notice an end that arrives together with data, and the next sweep (deadlines.c)
- * would be late: the memory that the body reserved would wait, too. */
-bool exchange_left_inside_body(struct exchange *exchange);
+/* True if the client has closed its side before the end of the body. Then the client was
+ * answered, if it still reads, and the connection was cut. libmicrohttpd 0.9.75 does not notice
+ * an end that arrives together with data, and the memory that the body reserved would stay
+ * reserved until the next sweep (deadlines.c). */
+bool exchange_closed_inside_body(struct exchange *exchange);
 
 /* Refuse the request before the end of its body, for the reason in request.error. */
 void exchange_refuse(struct exchange *exchange);
@@ -230,8 +234,7 @@ void exchange_refuse(struct exchange *exchange);
 /* Count the request among those of its client. Fails with THROTTLED if the client has
  * --per-client-requests in flight. */
 MUST_CHECK enum status exchange_count_request(struct exchange *exchange, struct error *err);
-/* The last block of the answer is about to be sent: a request that counts among its client's no
- * longer does. */
+/* End the count of a counted request: the last block of its answer is about to be sent. */
 void exchange_end_count(struct exchange *exchange);
 static inline void exchange_uncount_request(struct exchange *exchange)
 {
@@ -239,21 +242,22 @@ static inline void exchange_uncount_request(struct exchange *exchange)
         exchange_end_count(exchange);
     }
 }
-/* Count `bytes` of the body, as far as its length is known or it has arrived. Fails with
- * THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not counted;
- * otherwise Retry-After would be wrong. */
-MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t bytes,
+/* Count the first `whole` bytes of the body: its declared length, or the bytes received so far.
+ * Fails with THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not
+ * counted; otherwise Retry-After would be wrong. */
+MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* Count the page of the exchange as unread. If its client or all clients together have too many
- * unread pages, request.error says so (THROTTLED, OUT_OF_MEMORY). */
+/* Count the page of the exchange as unread. Sets request.error if its client (THROTTLED), or
+ * all clients together (OUT_OF_MEMORY), have too many bytes of unread pages. */
 void exchange_count_page(struct exchange *exchange);
-/* The exchange ends: give back all that was counted for it. */
+/* End all counts of the exchange, which ends. */
 void exchange_uncount(struct exchange *exchange);
 
 /* ---- respond.c: the answer ---- */
 
-/* Queue the answer with libmicrohttpd. Returns false if the connection is to be closed: the
- * client has left, or there is no memory for the answer, which respond_early() has said. */
+/* Queue the answer with libmicrohttpd. Returns false if the caller must close the connection:
+ * the client has left, or there is no memory for the answer, which respond_early() has
+ * reported. */
 MUST_CHECK bool respond(struct exchange *exchange);
 
 /* Write the refusal in request.error to the socket, or the TLS session, while the client is
@@ -261,8 +265,8 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * exchange. */
 void respond_early(struct exchange *exchange);
 
-/* Cut the connection. If a request is on it that was not answered early, answer that with this
- * error first. */
+/* Answer the request on the connection, if any, early with this error, unless it has such an
+ * answer already. Then cut the connection. */
 void respond_and_cut(struct conn *conn, enum status status, const char *why);
 
 /* ---- client_socket.c: state and options of a client's socket. Thread: any ---- */
@@ -272,10 +276,6 @@ bool client_socket_unread(int fd);
 
 /* True if the socket's send buffer is full because the client does not read. */
 bool client_socket_full(int fd);
-
-/* True if the connection is closed in both directions: by a reset of the client, or by
- * conn_cut(). */
-bool client_socket_ended(int fd);
 
 /* Restart the count of bytes that are read from a Unix socket. */
 void client_socket_begin_count(int fd);
@@ -295,20 +295,17 @@ void client_socket_discard(int fd);
  * connection, read or not. Always false for a Unix socket. */
 bool client_socket_sent_all(int fd, uint64_t *bytes);
 
-/* Returns for how many milliseconds no byte has arrived; 0: not known. */
-uint64_t client_socket_silent_ms(int fd);
+/* Returns how many bytes the client has received so far, plus a constant. A Unix socket has no
+ * such count: the result is `given`, the bytes handed to the socket, less those that wait in
+ * it. */
+uint64_t client_socket_delivered(int fd, uint64_t given);
 
-/* Returns how many bytes the client has received so far, plus a constant. A Unix socket does
- * not count: there it is the part of `given`, the bytes handed to the socket, that has left the
- * socket. */
-uint64_t client_socket_taken(int fd, uint64_t given);
-
-/* Set how many bytes the kernel buffers beyond those that it may send in the client's window.
- * Has no effect on a Unix socket. */
+/* Set how many bytes the kernel buffers beyond those that fit into the client's window. No
+ * effect on a Unix socket. */
 void client_socket_bound_unsent(int fd, int bytes);
 
-/* Acknowledge the bytes that arrived although there is nothing to send. The system would wait
- * for 40 ms, and a client that sends small pieces (Nagle's algorithm) would hold back its next
+/* Acknowledge received bytes now, although there is nothing to send. The system would wait for
+ * 40 ms, and a client that sends small pieces (Nagle's algorithm) would hold back its next
  * piece until then. */
 void client_socket_acknowledge(int fd);
 

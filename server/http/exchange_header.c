@@ -22,7 +22,7 @@
 #include <string.h>
 
 enum {
-    ENDED_CHECK_BYTES = 64 << 10 /* for a body this long, the end of the client is looked for */
+    ENDED_CHECK_BYTES = 64 << 10 /* least length of a body for conn_ended_early() */
 };
 
 /* ---- the route ---- */
@@ -43,7 +43,7 @@ static char *strip_base_path(const struct exchange *exchange, char *path)
     return path[bytes] == '/' ? path + bytes : path;
 }
 
-/* True if a browser requests the console. The console has no secret, and asks its user for a
+/* True if a browser requests the console, a page without secrets that asks its user for a
  * token. */
 static bool wants_console(const struct exchange *exchange)
 {
@@ -62,14 +62,14 @@ static enum status check_token(struct exchange *exchange, struct error *err)
     }
     union {
         const char *read;
-        char *overwrite; /* in libmicrohttpd's buffer of this connection; read here only */
+        char *overwrite; /* in libmicrohttpd's buffer; no other function reads it */
     } field = {.read = exchange->header.authorization};
-    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_TOKENS; /* counts if THROTTLED */
+    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_TOKENS; /* used if THROTTLED */
     return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
                         scopes, exchange->token_name, err);
 }
 
-/* sent: the path as it arrived, perhaps with the prefix. */
+/* sent: the path as it arrived, perhaps with the prefix of --base-path. */
 static enum status refuse_path(const struct exchange *exchange, const char *sent,
                                const char *path, struct error *err)
 {
@@ -86,7 +86,8 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
-/* Connections of --probe-listen are few, so each of them serves one request. */
+/* Check the route on a connection of --probe-listen, which serves one request: the number of
+ * these connections is small. */
 static enum status check_probe(struct exchange *exchange, struct error *err)
 {
     exchange->close = true;
@@ -127,7 +128,7 @@ static enum status find_route(struct exchange *exchange, const char *method, str
     if (match.route == NULL) {
         return refuse_path(exchange, target.path, path, err);
     }
-    if ((match.route->methods & exchange->asks) == 0) {
+    if ((match.route->methods & exchange->method_bit) == 0) {
         return error_set(err, STATUS_METHOD_NOT_ALLOWED,
                          "the method is %.20s, this path takes %s", method,
                          route_allow(match.route));
@@ -137,10 +138,10 @@ static enum status find_route(struct exchange *exchange, const char *method, str
 
 /* ---- the client ---- */
 
-/* Set the client that the request is counted for: the name of its token, else the subject of
+/* Set the client to which the request is charged: the name of its token, else the subject of
  * its certificate, else its address. The certificate of a trusted proxy is not the client's, so
- * a request that a proxy forwards is counted for the address that the proxy names. Requests at
- * a Unix socket without a token all belong to one client, which has no limits. */
+ * a request that a proxy forwards is charged to the address that the proxy names. Requests at a
+ * Unix socket without a token all belong to one client, which has no limits. */
 static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
@@ -163,14 +164,14 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     if (client == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for another client");
     }
-    client_release(conn->identity); /* the client of the request before */
+    client_release(conn->identity); /* the client of the previous request */
     conn->identity = client;
     exchange->request.arrival.client = client;
     return STATUS_OK;
 }
 
 /* Refuse a tensor if the queue is full, or its client has reached a limit. */
-static enum status admit(struct exchange *exchange, struct error *err)
+static enum status check_limits(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
@@ -242,8 +243,8 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
 static void choose_deadline(struct exchange *exchange)
 {
     const uint64_t asked_ms = (uint64_t)exchange->header.timeout_ms;
-    const uint64_t own_ms = exchange->loop->server->config->request_timeout_ms;
-    const uint64_t timeout_ms = deadline_earlier(asked_ms, own_ms);
+    const uint64_t limit_ms = exchange->loop->server->config->request_timeout_ms;
+    const uint64_t timeout_ms = deadline_earlier(asked_ms, limit_ms);
     uint64_t at = 0;
     if (timeout_ms == 0 || __builtin_mul_overflow(timeout_ms, NS_PER_MS, &at) ||
         __builtin_add_overflow(at, exchange->request.times.arrived, &at)) {
@@ -252,7 +253,7 @@ static void choose_deadline(struct exchange *exchange)
     exchange->request.arrival.deadline_ns = at;
 }
 
-/* All checks that are made before the body is read. */
+/* Check the request before its body is read. */
 static enum status check_header(struct exchange *exchange, const char *method)
 {
     struct request *request = &exchange->request;
@@ -267,22 +268,22 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (status == STATUS_OK) {
         status = find_route(exchange, method, err);
     }
-    if (exchange->header.traceparent.came > 0 || exchange->loop->server->tracer != NULL) {
+    if (exchange->header.traceparent.total > 0 || exchange->loop->server->tracer != NULL) {
         exchange_begin_trace(exchange);
     }
     if (status != STATUS_OK) {
         return status;
     }
-    if (exchange_comes_too_late(exchange)) {
+    if (exchange_is_too_late(exchange)) {
         return err->status;
     }
-    /* Only POST has a body that is read. Strangers could send other bodies without a token, so
-     * those bodies are discarded. */
-    request->body.unwanted = (exchange->asks & ROUTE_POST) == 0;
+    /* Only the body of a POST is stored. A client without a token could send other bodies, so
+     * those are discarded. */
+    request->body.unwanted = (exchange->method_bit & ROUTE_POST) == 0;
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
         request->arrival.high = exchange->header.high;
-        TRY(admit(exchange, err));
+        TRY(check_limits(exchange, err));
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
@@ -292,8 +293,8 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
     request->arrival.accept_coding = exchange->header.accept_coding;
-    /* A client that sends the beginning of a body and leaves would otherwise hold memory for
-     * the whole body until the loop has read that beginning. */
+    /* Otherwise a client that sends the beginning of a body and closes the connection would
+     * hold memory for the whole body until the loop has read that beginning. */
     if (exchange->header.content_length >= ENDED_CHECK_BYTES &&
         conn_ended_early(exchange->conn)) {
         return error_set(err, STATUS_LENGTH_MISMATCH,
@@ -307,17 +308,17 @@ static enum status check_header(struct exchange *exchange, const char *method)
 
 static void read_method(struct exchange *exchange, const char *method)
 {
-    /* The methods of RFC 9110 and PATCH (RFC 5789), like in OpenTelemetry. */
+    /* The methods of RFC 9110 and PATCH (RFC 5789), as in OpenTelemetry. */
     static const struct {
         const char *name;
-        unsigned asks;
+        unsigned method_bit;
     } known[] = {{"GET", ROUTE_GET}, {"POST", ROUTE_POST}, {"HEAD", ROUTE_GET},
                  {"PUT", 0},         {"DELETE", 0},        {"CONNECT", 0},
                  {"OPTIONS", 0},     {"TRACE", 0},         {"PATCH", 0}};
     for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
         if (strcmp(method, known[i].name) == 0) {
             exchange->method = known[i].name;
-            exchange->asks = known[i].asks;
+            exchange->method_bit = known[i].method_bit;
         }
     }
     exchange->head = strcmp(method, "HEAD") == 0;
@@ -329,7 +330,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     read_method(exchange, method);
     if (header->origin != NULL) {
         exchange->request.arrival.local =
-            false; /* the page in the browser may be from any machine */
+            false; /* a page in a browser may be from any machine */
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
         exchange->preflight = exchange->allowed_origin != NULL &&
@@ -343,7 +344,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     }
     exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {
-        return EXCHANGE_GO_ON;
+        return EXCHANGE_CONTINUE;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
         exchange->close = true;
@@ -354,5 +355,5 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         conn_ended_early(exchange->conn)) {
         respond_early(exchange); /* the end of the body will not arrive */
     }
-    return EXCHANGE_GO_ON;
+    return EXCHANGE_CONTINUE;
 }

@@ -2,12 +2,12 @@
  *
  *   - its request, among those in flight (--per-client-requests);
  *   - the bytes of its body (--per-client-bytes-per-s);
- *   - its page, until the kernel has taken all of it. Pages are outside the memory budget, so
- *     that an operator gets /metrics when the budget is used up. Clients that do not read their
- *     pages would otherwise make the service keep any number of pages.
+ *   - its page, until the kernel has accepted all bytes of it. Pages are outside the memory
+ *     budget, so that an operator gets /metrics when the budget is used up. Without a limit,
+ *     clients that do not read their pages would make the service hold any number of pages.
  *
- * Possible failures: THROTTLED, and OUT_OF_MEMORY for pages of all clients together. Thread:
- * the loop. */
+ * Possible failures: THROTTLED, and OUT_OF_MEMORY for the pages of all clients together.
+ * Thread: the loop. */
 #include "proto/byte_size.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -17,8 +17,8 @@
 #include <inttypes.h>
 
 enum {
-    PAGES_BYTES = 16 << 20,      /* limit of all pages that are made and not read yet ... */
-    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of the pages of one client */
+    PAGES_BYTES = 16 << 20,      /* limit of the unread pages of all clients ... */
+    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
 };
 
 /* ---- requests ---- */
@@ -87,7 +87,7 @@ enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, stru
 
 /* ---- pages ---- */
 
-/* Count bytes unless the sum would then be more than `most`. */
+/* Add bytes to the sum unless it would exceed `most`; returns false if it would. */
 static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
 {
     const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
@@ -104,7 +104,7 @@ void exchange_count_page(struct exchange *exchange)
     const uint64_t bytes = exchange->page.bytes;
     char most[32];
     if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
-        return; /* a health probe is answered even if pages of others are unread */
+        return; /* a health probe is answered even if the limits of pages are reached */
     }
     if (request->arrival.limited &&
         !count_within(&request->arrival.client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {

@@ -18,11 +18,11 @@ void exchange_begin_trace(struct exchange *exchange)
     const struct header_check *header = &exchange->header;
     struct tracer *tracer = loop->server->tracer;
     const struct header_list *states = &header->tracestate;
-    bool there = header->traceparent.came > 0;
-    /* Of two traceparent fields neither is valid. */
-    if (header->traceparent.came == 1 &&
+    bool there = header->traceparent.total > 0;
+    /* With two traceparent fields neither is valid. */
+    if (header->traceparent.total == 1 &&
         trace_context_read(header->traceparent.texts[0], ids_draw(loop), &exchange->trace)) {
-        if (states->came == states->count) {
+        if (states->total == states->count) {
             trace_context_read_state(states->texts, states->count, &exchange->trace);
         }
         return;
@@ -47,7 +47,7 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
         .times = exchange->request.times,
         .answered_ns =
             request_state(&exchange->request) == REQUEST_ANSWERING
-                /* the state's clock shows the beginning of the run that made the answer */
+                /* the clock of this state began with the run that made the answer */
                 ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
                 : 0,
         .ended_ns = now_ns,
@@ -55,7 +55,7 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
     tracer_add(exchange->loop->server->tracer, &ended);
 }
 
-/* ---- at the end ---- */
+/* ---- the report ---- */
 
 static void count_request(struct exchange *exchange)
 {
@@ -116,7 +116,7 @@ void exchange_report(struct exchange *exchange)
         .probe = probe,
         .id = request->arrival.id,
         .method = exchange->method,
-        .path = exchange->asked,
+        .path = exchange->raw_path,
         .client = client,
         .address = &exchange->address,
         .token = exchange->token_name,

@@ -1,4 +1,4 @@
-/* Checks one header; see header_check.h for what and why. */
+/* See header_check.h. */
 #include "server/http/header_check.h"
 
 #include "proto/digits.h"
@@ -9,11 +9,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* What RFC 9110 (5.6.2) has in a token, besides letters and digits. */
+/* Bytes of a token (RFC 9110, 5.6.2) besides letters and digits. */
 #define TOKEN_BYTES "!#$%&'*+-.^_`|~"
 
-/* What stands unescaped, escaped or as a delimiter in the name of a host, besides these: unreserved,
- * sub-delims, pct-encoded (RFC 3986, 3.2.2). */
+/* Bytes of a host's name besides letters and digits: unreserved, sub-delims, pct-encoded (RFC
+ * 3986, 3.2.2). */
 #define HOST_BYTES "-._~!$&'()*+,;=%"
 
 /* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
@@ -31,7 +31,7 @@ static bool is_host(const char *text, size_t bytes)
            (text[name] == ':' && strspn(text + name + 1, "0123456789") >= bytes - name - 1);
 }
 
-/* Text of at least one digit and nothing else, at most INT64_MAX; false otherwise. */
+/* Parse decimal digits. Returns false for other text, or a number above INT64_MAX. */
 static bool parse_number(const char *text, size_t bytes, int64_t *out)
 {
     uint64_t value = 0;
@@ -55,7 +55,8 @@ bool header_check_id_sane(const char *text, size_t bytes)
     return true;
 }
 
-/* The framing of the body is in doubt: nothing after this request may be believed. */
+/* Refuse a header whose framing of the body is in doubt: the connection ends after the
+ * answer. */
 static void refuse_framing(struct header_check *check, enum status status, const char *sentence)
 {
     check->unframed = true;
@@ -73,8 +74,8 @@ enum {
     WHOLE_QUALITY = 1000
 };
 
-/* "qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] )" (RFC 9110, 12.4.2); of what is no
- * such value, or without one, 1. */
+/* Parse a qvalue = ( "0" [ "." 0*3DIGIT ] ) / ( "1" [ "." 0*3("0") ] ) (RFC 9110, 12.4.2).
+ * Returns its thousandths; WHOLE_QUALITY for other text. */
 static unsigned read_quality(const char *text)
 {
     unsigned quality = 0;
@@ -90,7 +91,7 @@ static unsigned read_quality(const char *text)
     return *at == '\0' || strchr("; \t,", *at) != NULL ? quality : WHOLE_QUALITY;
 }
 
-/* Of the parameters behind an element. */
+/* Returns the quality in the parameters of a list's element. */
 static unsigned find_quality(const char *text, size_t bytes)
 {
     for (size_t i = 1; i + 2 < bytes; i++) {
@@ -102,7 +103,7 @@ static unsigned find_quality(const char *text, size_t bytes)
     return WHOLE_QUALITY;
 }
 
-/* Next element of the list at *cursor; false at its end. */
+/* Get the next element of the list at *cursor. Returns false at the end of the list. */
 static bool next_item(const char **cursor, struct item *item)
 {
     const char *text = *cursor + strspn(*cursor, " \t,");
@@ -123,8 +124,7 @@ static bool item_is(const struct item *item, const char *name)
     return strlen(name) == item->bytes && strncasecmp(item->text, name, item->bytes) == 0;
 }
 
-/* Which of the three formats that tensors come and go in a media type is; HEADER_MEDIA_OTHER:
- * none. */
+/* Returns the enum codec_format of a media type, or HEADER_MEDIA_OTHER. */
 static int media_of(const struct item *item)
 {
     static const char *const types[] = {[CODEC_FORMAT_JSON] = "application/json",
@@ -164,13 +164,13 @@ static void read_transfer_encoding(struct header_check *check, struct value valu
     check->chunked = true;
 }
 
-/* One type: a list of them, "application/json, text/plain", is none. */
+/* Read a single media type; a list, such as "application/json, text/plain", is none. */
 static void read_content_type(struct header_check *check, struct value value)
 {
     struct item item;
     const char *cursor = value.text;
     check->media_text = value.text;
-    if (value.text[strspn(value.text, " \t")] != '\0') { /* an empty one is none */
+    if (value.text[strspn(value.text, " \t")] != '\0') { /* an empty value is ignored */
         check->media = HEADER_MEDIA_OTHER;
     }
     if (next_item(&cursor, &item)) {
@@ -195,10 +195,11 @@ static void read_content_encoding(struct header_check *check, struct value value
         } else if (first && item_is(&item, "deflate")) {
             check->coding = CODING_DEFLATE;
         } else {
-            (void)error_set_field(&check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
-                                  "Content-Encoding is \"%.64s\"; understood are gzip, deflate "
-                                  "(zlib) and identity, one of them",
-                                  value.text);
+            (void)error_set_field(
+                &check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
+                "Content-Encoding is \"%.64s\", expected one of gzip, deflate "
+                "(zlib) and identity",
+                value.text);
             return;
         }
     }
@@ -251,9 +252,9 @@ static unsigned coding_quality(const struct header_check *check, enum coding cod
                                           : 0;
 }
 
-/* What packs the answer: the one coding that is named, or whichever is liked better where an answer
- * must not come unpacked. Clients that name several mostly take them if they must, and packing is
- * dear. */
+/* Choose the coding of the answer: the coding that Accept-Encoding names alone, or, if identity
+ * is refused, the one with the higher quality. A client that names several codings usually
+ * accepts them without preferring them, and compression is expensive. */
 static void choose_coding(struct header_check *check)
 {
     const unsigned *named = check->qualities;
@@ -268,7 +269,8 @@ static void choose_coding(struct header_check *check)
     }
 }
 
-/* Blanks behind a value are no part of it, but libmicrohttpd before 1.0 leaves them there. */
+/* Returns the length of the value without trailing blanks, which libmicrohttpd before 1.0
+ * leaves in place. */
 static size_t without_blanks(struct value value)
 {
     return text_trimmed(value.text, value.bytes);
@@ -312,24 +314,25 @@ static void read_host(struct header_check *check, struct value value)
     }
 }
 
-static void read_mark_of_proxy(struct header_check *check, struct value value)
+static void read_proxy_field(struct header_check *check, struct value value)
 {
     (void)value;
     check->proxied = true;
 }
 
-/* A field is read by its function, or its value is kept as it came: the text, the texts of all
- * fields of that name, or a whole number. */
+/* A row for each field that is read: either a function reads its value, or the value is stored
+ * in struct header_check, as the text, in the list of all values of that name, or as a whole
+ * number. An offset of 0 means that the value is not stored so. */
 static const struct field {
     const char *name;
     size_t bytes;
-    bool once; /* a second one is refused */
+    bool once; /* a second field of this name is refused */
     void (*read)(struct header_check *check, struct value value);
-    size_t text; /* where it is kept; 0: it is not, and likewise for the next two */
-    size_t list;
-    size_t number;
-    int64_t least;        /* of a number */
-    const char *expected; /* instead of what is no such number */
+    size_t text;          /* offset of a const char * */
+    size_t list;          /* offset of a struct header_list */
+    size_t number;        /* offset of an int64_t */
+    int64_t least;        /* least allowed number */
+    const char *expected; /* description of the number, for the refusal */
 } fields[] = {
 #define NAME(text)   .name = (text), .bytes = sizeof(text) - 1
 #define KEPT(member) offsetof(struct header_check, member)
@@ -353,13 +356,13 @@ static const struct field {
     {NAME("traceparent"), .list = KEPT(traceparent)},
     {NAME("tracestate"), .list = KEPT(tracestate)},
     {NAME("X-Forwarded-For"), .list = KEPT(forwarded)},
-    {NAME("Forwarded"), .read = read_mark_of_proxy}, /* RFC 7239 */
-    {NAME("Via"), .read = read_mark_of_proxy},
-    {NAME("X-Real-IP"), .read = read_mark_of_proxy},
-    {NAME("X-Forwarded-Host"), .read = read_mark_of_proxy},
-    {NAME("X-Forwarded-Port"), .read = read_mark_of_proxy},
-    {NAME("X-Forwarded-Proto"), .read = read_mark_of_proxy},
-    {NAME("X-Forwarded-Server"), .read = read_mark_of_proxy},
+    {NAME("Forwarded"), .read = read_proxy_field}, /* RFC 7239 */
+    {NAME("Via"), .read = read_proxy_field},
+    {NAME("X-Real-IP"), .read = read_proxy_field},
+    {NAME("X-Forwarded-Host"), .read = read_proxy_field},
+    {NAME("X-Forwarded-Port"), .read = read_proxy_field},
+    {NAME("X-Forwarded-Proto"), .read = read_proxy_field},
+    {NAME("X-Forwarded-Server"), .read = read_proxy_field},
     {NAME("Host"), .once = true, .read = read_host},
     {NAME("Authorization"), .once = true, .text = KEPT(authorization)},
     {NAME("If-None-Match"), .text = KEPT(if_none_match)},
@@ -371,7 +374,7 @@ static const struct field {
 
 static_assert(ARRAY_COUNT(fields) <= 32, "header_check.seen has a bit for each");
 
-/* The last ones count: proxies that are nearer wrote them. */
+/* Keep the last values of a list: they are those of the nearest proxies. */
 static void add_to_list(struct header_list *list, const char *text)
 {
     if (list->count == HEADER_LIST) {
@@ -379,13 +382,13 @@ static void add_to_list(struct header_list *list, const char *text)
         list->count--;
     }
     list->texts[list->count++] = text;
-    list->came++;
+    list->total++;
 }
 
 static void read_field(struct header_check *check, const struct field *field,
                        struct value value)
 {
-    char *kept = (char *)check + (field->text | field->list | field->number); /* one of them */
+    char *kept = (char *)check + (field->text | field->list | field->number); /* one of these */
     if (field->read != NULL) {
         field->read(check, value);
     } else if (field->text != 0) {
@@ -406,7 +409,7 @@ static void read_field(struct header_check *check, const struct field *field,
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
                        size_t limit)
 {
-    /* Not the error's texts: they are large, and guarded by its status. */
+    /* The error's large texts are not cleared: its status tells whether they are valid. */
     memset(check, 0, offsetof(struct header_check, error));
     check->error.status = STATUS_OK;
     check->http_1_1 = http_1_1;
@@ -443,7 +446,7 @@ void header_check_field(struct header_check *check, const char *name, size_t nam
     if (field->once && (check->seen & (1U << at)) != 0) {
         check->unframed = true;
         (void)error_set_field(&check->error, STATUS_INVALID_REQUEST, field->name,
-                              "the header %s is there more than once", field->name);
+                              "the header %s occurs more than once", field->name);
         return;
     }
     check->seen |= 1U << at;
@@ -464,8 +467,9 @@ enum status header_check_finish(struct header_check *check, struct error *err)
                               "the header Host is missing, which HTTP/1.1 requires");
     }
     if (check->chunked && check->content_length >= 0) {
-        refuse_framing(check, STATUS_INVALID_REQUEST,
-                       "Transfer-Encoding and Content-Length are both there; send one of them");
+        refuse_framing(
+            check, STATUS_INVALID_REQUEST,
+            "the headers have both Transfer-Encoding and Content-Length; send one of them");
     }
     if (check->chunked && !check->http_1_1) {
         refuse_framing(check, STATUS_INVALID_REQUEST,

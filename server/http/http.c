@@ -1,4 +1,5 @@
-/* Starts, drains and stops the HTTP threads (http_loop.c) and the sockets they share. */
+/* Starts, drains and stops the HTTP threads (http_loop.c) and the listening sockets that they
+ * share. Possible failures: too few descriptors, no memory, an unusable file or address. */
 #include "server/http/http.h"
 
 #include "server/base/config.h"
@@ -13,14 +14,14 @@
 #include <sys/resource.h>
 
 enum {
-    CONNECTION_FDS = 2, /* of a connection: its socket, and the epoll set of its daemon */
-    SPARE_FDS = 512,    /* besides connections */
-    START_FDS = 32, /* without which nothing begins: sockets, files, what devices open, ... */
-    LOOP_FDS = 16   /* ... and of each loop */
+    CONNECTION_FDS = 2, /* descriptors of a connection: its socket, its daemon's epoll set */
+    SPARE_FDS = 512,    /* descriptors for everything except connections */
+    START_FDS = 32,     /* descriptors that the start needs: sockets, files, devices ... */
+    LOOP_FDS = 16       /* ... and each loop */
 };
 
-/* For newcomers that wait for a place, and for evicted connections, as many each: with a few
- * descriptors besides those of connections, a few. */
+/* Returns the limit of newcomers that wait for a place, which is also the limit of evicted
+ * connections that are still open: fewer if few descriptors are spare. */
 static size_t reserve_of(const struct config *config)
 {
     struct rlimit limit;
@@ -55,7 +56,7 @@ uint64_t http_connections_that_fit(const struct server *server)
     return fit;
 }
 
-/* libuv ends the process where it finds none for itself. */
+/* Check that enough descriptors are free: without them libuv aborts the process. */
 static enum status check_descriptors(const struct http *http, struct error *err)
 {
     const uint64_t needed = START_FDS + LOOP_FDS * (uint64_t)http->loop_count;
@@ -71,8 +72,8 @@ static enum status check_descriptors(const struct http *http, struct error *err)
                      (unsigned long long)needed);
 }
 
-/* A descriptor number for each loop that no descriptor of a connection or daemon is likely to
- * exceed. */
+/* Returns the least descriptor number for the loops (raise_descriptor()): descriptors of
+ * connections and daemons hardly ever have a higher number. */
 static int number_for_loops(const struct http *http)
 {
     struct rlimit limit = {.rlim_cur = 0};
@@ -89,7 +90,7 @@ static enum status open_sockets(struct http *http, struct error *err)
     struct listen_set *set = &http->listeners;
     struct listen_access access;
     TRY(listen_inherit(set, err));
-    const bool inherits = set->count > 0; /* systemd's unit says who may connect to these */
+    const bool inherits = set->count > 0; /* systemd's unit sets their access rights */
     if (inherits && config->probe_listen.count == 0) {
         return STATUS_OK;
     }
@@ -170,7 +171,7 @@ void http_drain(struct http *http)
     listen_end(&http->listeners);
     atomic_store(&http->draining, true);
     wake_loops(http);
-    listen_close(&http->listeners); /* each loop closes its own when the backlog is empty */
+    listen_close(&http->listeners); /* each loop closes its copies when the backlog is empty */
 }
 
 bool http_drained(struct http *http)
@@ -180,7 +181,7 @@ bool http_drained(struct http *http)
             return false;
         }
     }
-    return http_connections(http) == 0; /* read last: what was accepted is counted by now */
+    return http_connections(http) == 0; /* read last: it includes all accepted connections */
 }
 
 size_t http_connections(struct http *http)

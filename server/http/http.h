@@ -1,7 +1,7 @@
-/* The HTTP side of the service: one or more threads, each with a libuv loop. A loop runs a connection's
- * libmicrohttpd daemon when the connection has something to do, and takes back the requests that other
- * threads have finished. All calls of libmicrohttpd about a connection are made on the thread of its
- * loop.
+/* The HTTP side of the service: one or more threads, each with a libuv loop. A loop runs the
+ * libmicrohttpd daemon of a connection when the connection has something to do, and continues
+ * the requests that other threads have finished. All calls of libmicrohttpd about a connection
+ * are made on the thread of its loop.
  *
  *     socket --> daemon --> exchange.c --> job.c --> queue --> worker
  *                  ^                                             |
@@ -18,34 +18,37 @@
 struct http; /* opaque */
 struct server;
 
-/* Connections need descriptors, of which the process takes as many as it may have: how many of
- * --max-connections fit then. Beyond those a client would wait until a connection ends by itself:
- * connections are evicted at the limit of connections only. Thread: main. */
+/* Raise the process's limit of file descriptors as far as allowed. Returns how many of
+ * --max-connections have descriptors then, and logs a warning if not all have. More connections
+ * would wait for a descriptor, because connections are evicted at the limit of connections
+ * only. Thread: main. */
 uint64_t http_connections_that_fit(const struct server *server);
 
-/* Bind every --listen address (or take systemd's sockets instead) and start the loops.
- * Signals must be blocked by now: the threads inherit that. Thread: main. */
+/* Bind every --listen address (or use systemd's sockets instead) and start the loops. Signals
+ * are blocked: the threads inherit that. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
 
-/* Take up certificates, keys and tokens that have changed. Thread: main, every tick. */
+/* Reload certificates, keys and tokens whose files have changed. Thread: main, every tick. */
 void http_tick(struct http *http, uint64_t now_ns);
 
-/* Let no new connection begin, accept and answer those that have begun, close what is idle for
- * a while. Thread: main; more than once is fine. */
+/* Begin to drain: accept no new handshake, answer the requests of all connections that had
+ * begun, and close idle connections. Thread: main; repeated calls are fine. */
 void http_drain(struct http *http);
 
-/* After http_drain(): true once no connection is left, and none can come. Thread: any. */
+/* True if, after http_drain(), no connection is open and no further one can begin. Thread:
+ * any. */
 bool http_drained(struct http *http);
 
-/* Connections that are open, or about to be. Thread: any. */
+/* Returns the number of connections that are open or wait to be opened. Thread: any. */
 size_t http_connections(struct http *http);
 
-/* End the loops' threads: from here on HTTP hands nothing to queue, workers or codec pool and
- * asks nothing of them, so that they can be taken down. NULL is fine. Thread: main. */
+/* End the threads of the loops. Afterwards server/http uses neither the queue nor the workers
+ * nor the codec pool, so the caller can stop them. NULL is fine. Thread: main. */
 void http_halt(struct http *http);
 
-/* Close what is left and free. Halts if that was not done; the workers and the codec pool have
- * stopped by now, and everything they had was posted. NULL is fine. Thread: main. */
+/* Halt if that was not done, close all connections and free everything. The workers and the
+ * codec pool have stopped and returned all requests that are not on a hung device. NULL is
+ * fine. Thread: main. */
 void http_stop(struct http *http);
 
 #endif

@@ -52,7 +52,7 @@ static void on_mhd_log(void *cls, const char *format, va_list args)
     }
 }
 
-/* End a connection that has no record: libmicrohttpd closes it in the daemon's next run. */
+/* End a connection without a record: libmicrohttpd closes it in the daemon's next run. */
 static void shut_down(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
@@ -73,7 +73,7 @@ static void end_connection(struct conn *conn)
     }
     tls_end(conn);
     conn_destroy(conn);
-    http_daemon_leave(daemon);
+    http_daemon_release(daemon);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *connection, void **socket_context,
@@ -116,8 +116,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     }
 }
 
-/* Reads the fields of a header in libmicrohttpd's buffer, where they lie one behind the other,
- * with NULs in place of line ends. */
+/* Reader of a header's fields in libmicrohttpd's buffer, where they are consecutive, with NULs
+ * in place of line ends. */
 struct head_reader {
     struct header_check *check;
     const char *end; /* end of the last field */
@@ -149,8 +149,7 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
 }
 
 /* Change the value of the field Expect into an unknown expectation, so that libmicrohttpd sends
- * no 100. The text lies in libmicrohttpd's buffer of this connection, and nothing else reads
- * it. */
+ * no 100. The text lies in libmicrohttpd's buffer, and no other function reads it. */
 static void forget_expectation(struct MHD_Connection *connection)
 {
     const char *value =
@@ -166,8 +165,8 @@ static void forget_expectation(struct MHD_Connection *connection)
 
 /* Feed the header to the exchange's check. libmicrohttpd before 1.0 appends the continuation of
  * a field's value to the field's name, cuts lines at a NUL, and ends the header at a line
- * without a name, as if that line were empty. A proxy in front would see other fields, and
- * another begin of the body. In all these cases the fields have gaps in the buffer. */
+ * without a name, as if that line were empty. A proxy in front would read other fields, and
+ * another beginning of the body. In all these cases the fields have gaps in the buffer. */
 static void read_head(struct exchange *exchange, const char *url, const char *method,
                       const char *version)
 {
@@ -181,8 +180,8 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     const union MHD_ConnectionInfo *head = MHD_get_connection_info(
         exchange->conn->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 #if MHD_VERSION < 0x00097701
-    /* Only blanks lie between the parts of the request line, too. `url` is unescaped in place
-     * by now; exchange->target is the copy from before. */
+    /* The parts of the request line have only blanks between them. `url` is unescaped in place
+     * by now; exchange->target is a copy from before. */
     const char *behind = method + strlen(method) + 1;
     const bool cut =
         behind + strspn(behind, " ") != url || version != url + strlen(exchange->target) + 1;
@@ -197,8 +196,8 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     conn_count_request(exchange->conn,
                        (head != NULL ? head->header_size : 0) +
                            (check->content_length > 0 ? (uint64_t)check->content_length : 0));
-    /* libmicrohttpd sends a 100 for a body of no bytes, too. If the next request has arrived
-     * already, libmicrohttpd takes that for a piece of the body, and closes the connection. "A
+    /* libmicrohttpd sends a 100 for an empty body, too. If the next request has arrived
+     * already, libmicrohttpd treats that as a piece of the body, and closes the connection. "A
      * server MAY omit sending a 100 (Continue) response ... if the framing indicates that there
      * is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {
@@ -206,25 +205,25 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     }
 }
 
-/* Another thread owns the request, and returns it by the loop's completion list, which is read
- * between two runs of daemons. */
-static void hand_away(struct exchange *exchange)
+/* Count a request that was handed over: its owner returns it by the loop's completion list,
+ * which the loop reads between two runs of daemons. */
+static void expect_return(struct exchange *exchange)
 {
     exchange->loop->completion.expected++;
-    conn_begin(exchange->conn);
+    conn_restart_clock(exchange->conn);
 }
 
-static enum MHD_Result carry_out(struct exchange *exchange, enum exchange_step step)
+static enum MHD_Result perform_step(struct exchange *exchange, enum exchange_step step)
 {
     switch (step) {
-    case EXCHANGE_GO_ON:
+    case EXCHANGE_CONTINUE:
         return MHD_YES;
-    case EXCHANGE_AWAY:
-        hand_away(exchange);
+    case EXCHANGE_HANDED_OVER:
+        expect_return(exchange);
         return MHD_YES;
     case EXCHANGE_PAUSE:
         exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
-        hand_away(exchange);
+        expect_return(exchange);
         return MHD_YES;
     case EXCHANGE_ANSWER:
         return respond(exchange) ? MHD_YES : MHD_NO;
@@ -247,7 +246,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     }
     assert(exchange->magic == EXCHANGE_MAGIC);
     if (request_is_away(&exchange->request)) {
-        if (*data_bytes > 0) { /* bytes behind those that wait */
+        if (*data_bytes > 0) { /* the bytes that follow those kept */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         }
         return MHD_YES;
@@ -257,26 +256,26 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         if (header_check_has_body(&exchange->header)) {
             daemon->acknowledge = true;
         }
-        return carry_out(exchange, exchange_header(exchange, method));
+        return perform_step(exchange, exchange_header(exchange, method));
     }
     if (*data_bytes > 0) {
         size_t count = *data_bytes;
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
         enum exchange_step step = exchange_data(exchange, data, count);
         *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
-        return carry_out(exchange, step);
+        return perform_step(exchange, step);
     }
     if (request_state(&exchange->request) == REQUEST_READY) {
-        return carry_out(exchange, EXCHANGE_ANSWER);
+        return perform_step(exchange, EXCHANGE_ANSWER);
     }
-    return carry_out(exchange, exchange_body_end(exchange));
+    return perform_step(exchange, exchange_body_end(exchange));
 }
 
 /* ---- a daemon ---- */
 
-/* Bytes of the buffer of the daemon's connection. libmicrohttpd reads a body by half a buffer,
- * so large buffers are faster. But libmicrohttpd clears the whole buffer after each request,
- * and the large buffers of hundreds of connections do not stay in the processor's cache. */
+/* Returns the size of the buffer of the daemon's connection. libmicrohttpd reads a body by half
+ * a buffer, so large buffers are faster. But libmicrohttpd clears the whole buffer after each
+ * request, and the large buffers of hundreds of connections exceed the processor's cache. */
 static size_t buffer_size(const struct http_daemon *daemon)
 {
     const struct http_loop *loop = daemon->loop;

@@ -1,29 +1,28 @@
-/* Which connection of a loop runs next.
+/* The daemons of a loop, and the choice of the one that runs next.
  *
  * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which
- * connection runs, and looks at its other work between two runs. A run includes everything that
- * the thread does for the connection's request: it reads, parses, scans, prints and sends, and it
- * continues a request that another thread has returned. A daemon without a connection is kept in
- * a list for the next connection: starting a daemon costs more than running it.
+ * connection runs, and does its other work between two runs. A run includes everything that the
+ * thread does for the connection's request: it reads, parses, scans, prints and sends, and
+ * continues a request that another thread has returned. A daemon without a connection is kept
+ * for the next connection, because starting a daemon costs more than running it.
  *
- * The first connections of all clients are a crowd. If a client opens more connections, these
- * are a crowd of their own. Crowds take turns by the thread's time that they were charged with:
- * the crowd with the least time is next. A crowd that was idle has no claim on the time that it
- * missed. The crowd of first connections is charged with its time divided by the number of its
- * ready connections, because each of them belongs to another client.
+ * The first connections of all clients form one crowd. The further connections of each client
+ * form a crowd of their own. A crowd is charged with the thread time of its runs, and the ready
+ * crowd with the least time runs next. A crowd gets no credit for time in which it was idle.
+ * The crowd of first connections is charged with its time divided by the number of its ready
+ * connections, because each belongs to another client.
  *
  * The ready daemons of a crowd wait in three lines, each first in, first out: connections that
- * have not run yet, connections whose last request had a long text or a long answer in text, and
- * others. The lines of a crowd take turns by time, as the crowds do. So the first request of a
- * new connection does not wait for thousands of connections that ask for pages, and a small
- * request does not wait for the texts of all connections of its crowd, but for one of them.
+ * have not run yet; connections whose last request had a long text or a long answer in text;
+ * other connections. The lines of a crowd are ordered by time, as the crowds are. So the first
+ * request of a new connection does not wait for thousands of connections that request pages,
+ * and a small request waits for one text of its crowd, and not for all of them.
  *
  * A crowd and a line are charged with the processor time of their runs, however long they are.
  *
- * The number of crowds is limited: a client that gets no crowd shares turns with first
- * connections. Possible failures: none; daemons are started by http_daemon_ensure().
- *
- * Thread: the loop. */
+ * The number of crowds is limited: a client that gets no crowd belongs to the crowd of first
+ * connections. Possible failures: none; http_daemon_ensure() starts daemons. Thread: the
+ * loop. */
 #include "server/base/clock.h"
 #include "server/http/loop.h"
 #include "server/sched/client.h"
@@ -34,9 +33,9 @@
 
 enum {
     KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
-    TRIM_DAEMONS = 64,   /* daemons that are stopped in one heartbeat */
-    SHORT_RUN_US = 1000, /* a run up to this long is charged by the clock */
-    CPU_CHECK_US = 2000, /* time charged between two looks at the thread's processor time */
+    TRIM_DAEMONS = 64,   /* most daemons that are stopped in one heartbeat */
+    SHORT_RUN_US = 1000, /* longest run that is charged by wall-clock time */
+    CPU_CHECK_US = 2000, /* time charged between two readings of the thread's processor time */
     LONG_TEXT_BYTES = 16 << 10 /* connections with longer texts wait in READY_TEXT */
 };
 
@@ -53,7 +52,7 @@ void http_daemons_init(struct http_loop *loop)
     }
 }
 
-/* Keep the daemon for the next connection; those with large buffers are used first. */
+/* Keep the daemon for the next connection; daemons with large buffers are used first. */
 static void keep_unused(struct http_daemon *daemon)
 {
     struct daemon_queue *unused = &daemon->loop->unused[daemon->tls];
@@ -72,8 +71,8 @@ void http_daemons_add(struct http_daemon *daemon)
     keep_unused(daemon);
 }
 
-/* The client's crowd, perhaps a new one; the crowd of first connections if there are too
- * many. */
+/* Returns the client's crowd, perhaps a new one; the crowd of first connections if there are
+ * too many crowds. */
 static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 {
     struct crowd *unused = NULL;
@@ -93,7 +92,7 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
     return unused;
 }
 
-struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client)
+struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client)
 {
     struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
     struct http_daemon *daemon = TAILQ_FIRST(unused);
@@ -109,8 +108,8 @@ struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *cli
     return daemon;
 }
 
-/* The crowd that is charged with a run of the daemon. A daemon whose connection has ended may
- * need one more run, in which libmicrohttpd frees the connection. */
+/* Returns the crowd that is charged with a run of the daemon. A daemon whose connection has
+ * ended may need one more run, in which libmicrohttpd frees the connection. */
 static struct crowd *crowd_served(const struct http_daemon *daemon)
 {
     return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
@@ -126,7 +125,7 @@ static enum ready_line_id line_of(const struct http_daemon *daemon)
 
 void http_daemon_wake(struct http_daemon *daemon)
 {
-    if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_away(daemon)) {
+    if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_blocked(daemon)) {
         return;
     }
     struct crowd *crowd = crowd_served(daemon);
@@ -173,7 +172,7 @@ void http_daemon_begin_run(struct http_daemon *daemon)
     daemon->runs++;
 }
 
-void http_daemon_leave(struct http_daemon *daemon)
+void http_daemon_release(struct http_daemon *daemon)
 {
     struct crowd *crowd = daemon->crowd;
     const bool ready = daemon->ready;
@@ -229,7 +228,8 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* The line with the least time among those in which a daemon waits. The crowd is ready. */
+/* Returns the line with the least time among those in which a daemon waits; the crowd is
+ * ready. */
 static struct ready_line *next_line(struct crowd *crowd)
 {
     struct ready_line *least = NULL;
@@ -238,7 +238,7 @@ static struct ready_line *next_line(struct crowd *crowd)
         if (TAILQ_EMPTY(&line->daemons)) {
             continue;
         }
-        /* An empty line has no claim on the time that it missed. */
+        /* A line gets no credit for time in which it was empty. */
         line->served_ns = larger_of(line->served_ns, crowd->line_served_ns);
         if (least == NULL || line->served_ns < least->served_ns) {
             least = line;
@@ -250,13 +250,13 @@ static struct ready_line *next_line(struct crowd *crowd)
 
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
-    struct crowd *least = NULL;
+    struct crowd *least = TAILQ_FIRST(&loop->ready_crowds);
     struct crowd *crowd = NULL;
     TAILQ_FOREACH(crowd, &loop->ready_crowds, ready_link)
     {
-        /* A crowd with less time than the last one was idle when that had its turn. */
+        /* A crowd with less time than the crowd that ran last was idle at that time. */
         crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
-        if (least == NULL || crowd->served_ns < least->served_ns) {
+        if (crowd->served_ns < least->served_ns) {
             least = crowd;
         }
     }
@@ -269,22 +269,21 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     return TAILQ_FIRST(&line->daemons);
 }
 
-/* Returns the part of `ns`, a span that ends now, in which the thread had a processor. The
- * clock also counts time in which the thread had none, and a client is not charged with that.
- * Asking for the thread's processor time costs as much as a small request, so it is done for
- * long spans only. Spans that were charged since the last time are subtracted; a long span
- * counts as SHORT_RUN_US at least. */
-static uint64_t own_time(struct http_loop *loop, uint64_t ns)
+/* Returns the processor time in a span of `ns` wall-clock time that ends now: a client is not
+ * charged with time in which the thread had no processor. Reading the thread's processor time
+ * costs as much as a small request, so it is read for long spans only. Spans that were charged
+ * since the last reading are subtracted; a long span counts as SHORT_RUN_US at least. */
+static uint64_t processor_time(struct http_loop *loop, uint64_t ns)
 {
-    loop->paid_ns += ns;
-    if (ns <= SHORT_RUN_US * NS_PER_US && loop->paid_ns <= CPU_CHECK_US * NS_PER_US) {
+    loop->charged_ns += ns;
+    if (ns <= SHORT_RUN_US * NS_PER_US && loop->charged_ns <= CPU_CHECK_US * NS_PER_US) {
         return ns;
     }
     const uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    const uint64_t before_ns = loop->cpu_ns + loop->paid_ns - ns;
+    const uint64_t before_ns = loop->cpu_ns + loop->charged_ns - ns;
     const uint64_t used_ns = cpu_ns > before_ns ? cpu_ns - before_ns : 0;
     loop->cpu_ns = cpu_ns;
-    loop->paid_ns = 0;
+    loop->charged_ns = 0;
     return smaller_of(ns, larger_of(used_ns, SHORT_RUN_US * NS_PER_US));
 }
 
@@ -292,9 +291,9 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
     struct http_loop *loop = daemon->loop;
     struct crowd *crowd = crowd_served(daemon);
-    const uint64_t own_ns = own_time(loop, ns);
-    const size_t turns = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
-    /* The crowd may have been idle before, and has no claim on that time. */
-    crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + own_ns / turns;
-    daemon->line->served_ns += own_ns;
+    const uint64_t cpu_ns = processor_time(loop, ns);
+    const size_t clients = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
+    /* The crowd may have been idle before, and gets no credit for that time. */
+    crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + cpu_ns / clients;
+    daemon->line->served_ns += cpu_ns;
 }

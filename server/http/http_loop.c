@@ -10,17 +10,17 @@
  *                over; a run continues a request that has returned, and calls MHD_run()
  *
  * All work for a request is done in runs of its daemon: texts up to --inline-json-bytes are
- * parsed and printed there. So the loop looks at its descriptors after TURN_US and the rest of
- * one run, and what has arrived for others has its place in the order of the next turn.
+ * parsed and printed there. The loop reads its events again after TURN_US and the rest of one
+ * run; daemons that became ready meanwhile are ordered in the next turn.
  *
  * An event during a turn is processed in the next turn. While a daemon is ready, an idle handle
  * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a
  * turn wakes the devices for the requests that were queued. When a run has ended a connection,
  * accepting_resume() gives the free place to a newcomer.
  *
- * A daemon does not run while another thread owns its request (http_daemon_is_away()): bytes
+ * A daemon does not run while another thread owns its request (http_daemon_is_blocked()): bytes
  * that the client sends meanwhile stay in the socket. The event set is edge-triggered, and so
- * is the set of each daemon, so an event that nobody looks at does not keep the loop awake. If
+ * is the set of each daemon, so an event that is not processed does not keep the loop awake. If
  * libmicrohttpd has work that no event will announce, MHD_get_timeout() returns 0:
  * daemon_has_pending() asks it after every run.
  *
@@ -44,11 +44,11 @@
 #include <unistd.h>
 
 enum {
-    TURN_US = 150,       /* longest time for runs of daemons in one turn */
+    TURN_US = 150,       /* time in a turn after which no further run of a daemon begins */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
-    HTTP_STOP_RUNS = 16, /* runs of each daemon before the loop is taken down */
-    STOPPED_MS = 1000,   /* a longer turn means SIGSTOP, or a paused container */
-    MOST_UNSWEPT = 4,    /* heartbeats in a row that may leave out their sweep */
+    HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
+    STOPPED_MS = 1000,   /* time between turns that means SIGSTOP, or a paused container */
+    MOST_UNSWEPT = 4,    /* most heartbeats in a row without their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
 
@@ -59,22 +59,22 @@ static void on_noop(uv_idle_t *idle)
     (void)idle;
 }
 
-/* A request that was PAUSED has returned: continue its body, or refuse it if request.error says
- * so. */
+/* Continue the body of a request that was PAUSED and has returned, or refuse the request if
+ * request.error is set. */
 static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
-    conn_begin(conn);
+    conn_restart_clock(conn);
     conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
     enum exchange_step step = EXCHANGE_CLOSE;
-    if (exchange->left_inside) {
-        step = EXCHANGE_GO_ON; /* exchange_left_inside_body() refuses it */
+    if (exchange->closed_inside) {
+        step = EXCHANGE_CONTINUE; /* exchange_closed_inside_body() refuses it */
     } else if (status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK || cursor_has_failed(&exchange->request)) {
             exchange_refuse(exchange);
         }
-        step = exchange_land_kept(exchange);
+        step = exchange_feed_kept(exchange);
     }
     if (step == EXCHANGE_PAUSE) {
         return; /* another thread owns the request again */
@@ -82,13 +82,12 @@ static void resume_body(struct exchange *exchange)
     if (step == EXCHANGE_CLOSE) {
         conn_cut(conn);
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
-        (void)exchange_left_inside_body(exchange);
+        (void)exchange_closed_inside_body(exchange);
     }
     http_daemon_resume(conn->daemon);
 }
 
-/* The daemon runs, and its request has returned: the loop is its owner again, and continues
- * it. */
+/* Continue the request that has returned, in the run of its daemon. The loop owns it again. */
 static void continue_request(struct http_daemon *daemon)
 {
     struct exchange *exchange = daemon->conn->exchange;
@@ -96,7 +95,7 @@ static void continue_request(struct http_daemon *daemon)
     daemon->returned = false;
     request_set_owner(request, OWNER_LOOP);
     if (request_state(request) != REQUEST_READY) {
-        (void)exchange_comes_too_late(exchange);
+        (void)exchange_is_too_late(exchange);
     }
     if (request_state(request) == REQUEST_BODY) {
         resume_body(exchange);
@@ -106,8 +105,8 @@ static void continue_request(struct http_daemon *daemon)
     }
 }
 
-/* A request is back. The turn of its connection continues it. */
-static void take_back(struct request *request)
+/* Queue the daemon of a returned request for a run, or end an orphan. */
+static void wake_returned(struct request *request)
 {
     struct exchange *exchange = exchange_of(request);
     assert(exchange->magic == EXCHANGE_MAGIC);
@@ -122,32 +121,27 @@ static void take_back(struct request *request)
 
 static void follow_orders(struct http_loop *loop);
 
-static void take_chain_back(struct request *request)
-{
-    while (request != NULL) {
-        struct request *next = request->line.next;
-        request->line.next = NULL;
-        take_back(request);
-        request = next;
-    }
-}
-
 static void on_done(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
     (void)status;
     (void)events;
     struct request *request = completion_take(&loop->completion);
-    take_chain_back(request);
+    while (request != NULL) {
+        struct request *next = request->line.next;
+        request->line.next = NULL;
+        wake_returned(request);
+        request = next;
+    }
     deadline_cut_evicted(loop);
-    accepting_take_handed(loop);
+    accepting_open_handed(loop);
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
     }
 }
 
-/* Sockets have become readable or writable. libmicrohttpd's own sets have the same events, so a
- * daemon that does not run now finds its event later. */
+/* Sockets have become readable or writable. The daemons' sets have the same events, so a daemon
+ * that does not run now finds its event later. */
 static void on_events(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
@@ -165,14 +159,14 @@ static void on_events(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* After a run: true if libmicrohttpd has work without another event. During a TLS handshake
- * libmicrohttpd always says so, even if the handshake waits for the client: then a run that
- * moved no bytes is the last one. */
+/* True if libmicrohttpd has work after a run without another event. During a TLS handshake
+ * libmicrohttpd always reports work, even if the handshake waits for the client: then no run
+ * follows a run that moved no bytes. */
 static bool daemon_has_pending(struct http_daemon *daemon)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
-    if (http_daemon_is_away(daemon) || MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES ||
-        timeout_ms != 0) {
+    if (http_daemon_is_blocked(daemon) ||
+        MHD_get_timeout(daemon->mhd, &timeout_ms) != MHD_YES || timeout_ms != 0) {
         return false;
     }
     return daemon->conn == NULL || !daemon->conn->handshaking || daemon->handshake_moved;
@@ -185,7 +179,7 @@ static void daemon_run_once(struct http_daemon *daemon)
     if (daemon->returned) {
         continue_request(daemon);
     }
-    if (!http_daemon_is_away(daemon)) {
+    if (!http_daemon_is_blocked(daemon)) {
         (void)MHD_run(daemon->mhd);
     }
     daemon->loop->running = NULL;
@@ -201,20 +195,19 @@ static void daemon_run_once(struct http_daemon *daemon)
     }
 }
 
-/* A run reads once from the connection, half a buffer at most. Where the buffer is small, a
- * body that fills it has several runs, so that all bodies on the loop are read at the same
- * pace. */
+/* A run reads once from the connection, half a buffer at most. If the buffer is small, a body
+ * that fills it gets several runs, so that all bodies on the loop are read at the same pace. */
 static void daemon_run(struct http_daemon *daemon)
 {
     size_t runs = 0;
     do {
         daemon_run_once(daemon);
         runs++;
-    } while (daemon->reading && !http_daemon_is_away(daemon) &&
+    } while (daemon->reading && !http_daemon_is_blocked(daemon) &&
              runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
-/* Run daemons that need it until the turn is over; true if one still does. */
+/* Run ready daemons until the turn is over. Returns false if no daemon is ready any more. */
 static bool run_daemons(struct http_loop *loop)
 {
     const uint64_t begin_ns = clock_now_ns();
@@ -237,9 +230,9 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps none is ready; the next turn finds out */
 }
 
-/* Returns the time. After the process was stopped, all deadlines of clients seem to have
- * passed, and the bytes that clients sent meanwhile are unread: the next sweep is left out, so
- * that runs read these bytes first. */
+/* Returns the time, and notices that the process was stopped. Then all deadlines of clients
+ * seem to have passed, and bytes that clients sent meanwhile are unread: the next sweep is
+ * skipped, so that runs read these bytes first. */
 static uint64_t notice_stop(struct http_loop *loop)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -248,7 +241,7 @@ static uint64_t notice_stop(struct http_loop *loop)
              conn = loop_next_conn(loop, conn)) {
             conn->moved_ns = now_ns;
         }
-        loop->stood_still = true;
+        loop->was_stopped = true;
     }
     loop->awake_ns = now_ns;
     return now_ns;
@@ -291,41 +284,42 @@ static void on_heartbeat(uv_timer_t *timer)
     struct http_loop *loop = timer->data;
     const uint64_t now_ns = notice_stop(loop);
     follow_orders(loop);
-    /* In a drain it beats more often, but progress is measured between sweeps. */
-    bool due = loop->draining_ns == 0 || now_ns - loop->swept_ns >= HEARTBEAT_MS * NS_PER_MS;
+    /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
+    bool due = loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS;
     if (due) {
-        loop->swept_ns = now_ns;
-        /* A thread that hardly ever has a processor stands still before every heartbeat; its
-         * clients have deadlines, too, so the number of sweeps that are left out is limited. */
-        if (loop->stood_still && loop->unswept < MOST_UNSWEPT) {
+        loop->sweep_ns = now_ns;
+        /* A thread that hardly ever has a processor looks stopped at every heartbeat. The
+         * deadlines of its clients are checked, too, so the number of skipped sweeps is
+         * limited. */
+        if (loop->was_stopped && loop->unswept < MOST_UNSWEPT) {
             loop->unswept++;
         } else {
             loop->unswept = 0;
             deadline_sweep(loop);
         }
-        loop->stood_still = false;
+        loop->was_stopped = false;
         accepting_resume(loop);
     }
     http_daemons_trim(loop);
 }
 
-/* End the requests of a loop whose thread has ended. Requests that other threads own are back
- * by now, or a hung device has them. */
+/* End the requests of a loop whose thread has ended. All requests that other threads owned have
+ * returned, except those on a hung device. */
 static void end_requests(struct http_loop *loop)
 {
     on_done(&loop->done, 0, 0);
     struct http_daemon *daemon = NULL;
     TAILQ_FOREACH(daemon, &loop->daemons, link)
     {
-        for (int run = 0; run < HTTP_STOP_RUNS && !http_daemon_is_away(daemon); run++) {
+        for (int run = 0; run < HTTP_STOP_RUNS && !http_daemon_is_blocked(daemon); run++) {
             daemon_run_once(daemon);
         }
     }
     if (loop->completion.expected > 0) {
-        /* A hung device owns the requests, and writes to their memory: nothing is freed, as the
-         * process is about to end. */
-        log_message(loop->server->log, LOG_WARN, "%zu requests never came back",
-                    loop->completion.expected);
+        /* A hung device owns these requests, and writes to their memory: nothing is freed, and
+         * the process is about to end. */
+        log_message(loop->server->log, LOG_WARN,
+                    "%zu requests are still on a device that hangs", loop->completion.expected);
     }
 }
 
@@ -344,7 +338,7 @@ static void *loop_thread(void *arg)
 
 /* Give the descriptor of the completion list a number above those of connections and daemons.
  * libuv has a table with an entry for each number up to the highest that it watches, and aborts
- * where the table cannot grow; so the table has its final length when the loop starts. */
+ * if the table cannot grow; so the table has its final length when the loop starts. */
 static enum status raise_descriptor(struct http_loop *loop, struct error *err)
 {
     const int low = loop->completion.fd;
@@ -435,12 +429,12 @@ void loop_stop(struct http_loop *loop)
         end_requests(loop);
     }
     if (!loop->opened || loop->completion.expected > 0) {
-        return; /* never begun, or still in use by a hung device */
+        return; /* not opened, or still used by a hung device */
     }
     http_daemons_deinit(loop);
     accepting_stop(loop);
     uv_walk(&loop->uv, close_handle, NULL);
-    do { /* twice where the order to stop came before its thread ran it */
+    do { /* repeated if uv_stop() was called before the thread ran the loop */
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     } while (uv_loop_close(&loop->uv) == UV_EBUSY);
     thread_device_close(&loop->completion.device);

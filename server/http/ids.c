@@ -1,7 +1,7 @@
-/* Ids that the service makes itself: for requests that came without one, for traces and for
- * spans. A loop draws numbers from a sequence of its own, whose start is random: no number
- * occurs twice on a loop, and a number of another loop or another process is very unlikely to
- * be the same. An id is no secret. Thread: the loop. */
+/* Ids that the service makes: of requests without one, of traces and of spans. A loop draws
+ * numbers from a sequence of its own, whose start is random: no number occurs twice on a loop,
+ * and a number of another loop or another process is very unlikely to be the same. An id is no
+ * secret. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/trace_context.h"
 #include "server/http/loop.h"

@@ -44,7 +44,7 @@ static enum status system_error(struct error *err, const char *call, const char 
                      strerrordesc_np(errno));
 }
 
-/* "127.0.0.1:8000", "[::1]:8000", "unix:/path" of a bound socket. */
+/* Write the name of a bound socket: "127.0.0.1:8000", "[::1]:8000" or "unix:/path". */
 static bool socket_name(int fd, char *name, size_t room)
 {
     struct sockaddr_storage address = {0};
@@ -69,10 +69,10 @@ static bool socket_name(int fd, char *name, size_t room)
     return true;
 }
 
-/* Have the system probe silent clients, on all connections that the socket accepts. The FIN of a client
- * does not arrive while its unread bytes fill the receive window; after some minutes the client's
- * system forgets the connection without a reset. Only a probe shows that the client has left before
- * its request is admitted and read. */
+/* Have the system probe silent clients on all connections that the socket accepts. While the
+ * receive window is full of unread bytes, the FIN of a client does not arrive, and after some
+ * minutes the client's system forgets the connection without a reset. Only a probe then shows
+ * that the client has closed before its request is admitted and read. */
 static void set_keepalive(int fd)
 {
     static const struct {
@@ -89,8 +89,8 @@ static void set_keepalive(int fd)
     }
 }
 
-/* The connections of a TCP socket inherit this bound. Without it the kernel takes up to 4 MiB of
- * answers (tcp_wmem) for each client that does not read. */
+/* Bound the unsent bytes of all connections that a TCP socket accepts. Otherwise the kernel
+ * buffers up to 4 MiB of answers (tcp_wmem) for each client that does not read. */
 static void bound_send_queues(int fd)
 {
     const int bytes = LISTEN_UNSENT_BYTES;
@@ -136,7 +136,7 @@ static enum status open_tcp(struct listen_set *set, const struct addrinfo *info,
     return STATUS_OK;
 }
 
-/* Take "host:port" or "[host]:port" apart. */
+/* Split "host:port" or "[host]:port". */
 static bool split_host_port(const char *address, char *host, size_t room, const char **port)
 {
     const char *colon = strrchr(address, ':');
@@ -162,7 +162,8 @@ static bool split_host_port(const char *address, char *host, size_t room, const 
     return true;
 }
 
-/* False where the system has no IPv6, or has it switched off: then ::1 cannot be bound. */
+/* Returns false if the system has no IPv6, or IPv6 is switched off: then ::1 cannot be
+ * bound. */
 static bool ipv6_is_on(void)
 {
     const struct sockaddr_in6 own = {.sin6_family = AF_INET6,
@@ -175,7 +176,7 @@ static bool ipv6_is_on(void)
     return on;
 }
 
-/* True if an earlier entry of the list is the same: /etc/hosts may say it twice. */
+/* True if an earlier entry of the list is equal: /etc/hosts may repeat an address. */
 static bool is_repeated(const struct addrinfo *list, const struct addrinfo *info)
 {
     while (list != info && (list->ai_addrlen != info->ai_addrlen ||
@@ -185,8 +186,8 @@ static bool is_repeated(const struct addrinfo *list, const struct addrinfo *info
     return list != info;
 }
 
-/* A socket for each address of the list. Names such as localhost have one of IPv6 everywhere:
- * where the machine has none, the others are enough. */
+/* Open a socket for each address of the list. A name such as localhost has an IPv6 address on
+ * every machine; without IPv6, the IPv4 addresses are enough. */
 static enum status open_all(struct listen_set *set, const struct addrinfo *list,
                             const char *address, struct error *err)
 {
@@ -237,7 +238,7 @@ static enum status open_host(struct listen_set *set, const char *address, struct
     return status;
 }
 
-/* True if the path is a socket that nobody listens on any more. */
+/* True if the path is a socket on which no process listens. */
 static bool socket_is_stale(const struct sockaddr_un *address)
 {
     struct stat info;
@@ -291,7 +292,7 @@ static enum status find_group(const char *name, gid_t *out, struct error *err)
         return STATUS_OK;
     }
     errno = 0;
-    const struct group *group = getgrnam(name); /* NOLINT(concurrency-mt-unsafe): nobody else */
+    const struct group *group = getgrnam(name); /* NOLINT(concurrency-mt-unsafe): one thread */
     if (group == NULL) {
         return error_set(err, STATUS_INVALID_FIELD,
                          "--socket-group: there is no group \"%.40s\"%s%s", name,
@@ -311,9 +312,10 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
     return STATUS_OK;
 }
 
-/* Give the bound socket at `path` its group and mode. bind() made it with no more than that
- * mode (open_unix()); what the umask took from it comes back here. Before listen() nobody can
- * connect, so nobody meets it half done. *file: which file it is. */
+/* Set group and mode of the bound socket at `path`, and get its file's status into *file.
+ * bind() made the file with the same mode less the umask (open_unix()); this function adds the
+ * bits of the umask. No client can connect before listen(), so no client finds the file half
+ * done. */
 static enum status set_access(const char *path, const struct listen_access *access,
                               struct stat *file, struct error *err)
 {
@@ -338,7 +340,8 @@ static enum status set_access(const char *path, const struct listen_access *acce
     return STATUS_OK;
 }
 
-/* "Address already in use" is said of a path, too, where any file is in the way. */
+/* Report a failed bind(). The system's "Address already in use" for a path may mean any
+ * file. */
 static enum status bind_error(const char *path, struct error *err)
 {
     int code = errno;
@@ -346,7 +349,7 @@ static enum status bind_error(const char *path, struct error *err)
     if (code == EADDRINUSE && lstat(path, &info) == 0 && !S_ISSOCK(info.st_mode)) {
         return error_set(err, STATUS_INTERNAL,
                          "listening on %s: there is a file that is no socket, which is left "
-                         "alone: take it away, or give another path",
+                         "alone: remove it, or give another path",
                          path);
     }
     errno = code;
@@ -374,8 +377,8 @@ static enum status open_unix(struct listen_set *set, const char *path,
         return system_error(err, "socket", path);
     }
     access = access == NULL ? &owner_alone : access;
-    /* Linux makes the file with the mode of the descriptor, less the umask. The umask itself is
-     * the whole process's, and other threads make files. */
+    /* Linux makes the file with the mode of the descriptor, less the umask. The umask belongs
+     * to the whole process, whose other threads make files, so it is not changed. */
     if (fchmod(fd, access->mode) != 0) {
         status = system_error(err, "chmod", path);
     } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
@@ -434,7 +437,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     if (family != AF_UNIX && socket_option(fd, SO_KEEPALIVE) == 0) {
-        set_keepalive(fd); /* the unit has no KeepAlive= of its own */
+        set_keepalive(fd); /* the unit has no KeepAlive= */
     }
     add_socket(set, fd, family == AF_UNIX, false);
     set->sockets[set->count - 1].inherited = true;
@@ -443,7 +446,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
 
 enum status listen_inherit(struct listen_set *set, struct error *err)
 {
-    /* Before any thread. */
+    /* No other thread runs yet. */
     const char *pid = getenv("LISTEN_PID"); /* NOLINT(concurrency-mt-unsafe) */
     const char *fds = getenv("LISTEN_FDS"); /* NOLINT(concurrency-mt-unsafe) */
     if (pid == NULL || fds == NULL || strtol(pid, NULL, 10) != (long)getpid()) {
@@ -459,8 +462,9 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
-/* Before its descriptors are closed: until then no other file has its number. Somebody may have
- * moved it away, and the next service may have a socket of its own there by now. */
+/* Remove the file of a Unix socket. Due before its descriptors are closed: until then no other
+ * file has its inode number. Another process may have moved the file, and the next service may
+ * have made a socket at the same path. */
 static void unlink_socket(struct listen_socket *socket)
 {
     const char *path = socket->name + strlen("unix:");
@@ -473,11 +477,11 @@ static void unlink_socket(struct listen_socket *socket)
 }
 
 /* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
- * SYN was dropped tries again after a second, and is refused then. */
+ * SYN was dropped sends another one after a second, and is refused then. */
 static void drop_new_handshakes(int fd)
 {
     enum {
-        FLAGS_AT = 13, /* in the TCP header, which is where the kernel lets the filter begin */
+        FLAGS_AT = 13, /* offset in the TCP header, at which the kernel lets the filter begin */
         SYN = 0x02,
         SYN_AND_ACK = 0x12
     };
@@ -489,8 +493,7 @@ static void drop_new_handshakes(int fd)
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    /* Where the system has no filters a handshake that ends in the instant of the close is
-     * reset, as it always was. */
+    /* Without filters, a handshake that ends at the moment of the close is reset. */
     (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 

@@ -1,12 +1,12 @@
-/* The sockets the service listens on: --listen addresses and those systemd hands over.
+/* Listening sockets: those of --listen and --probe-listen, and those that systemd passes.
  *
  *     ADDR:PORT     "127.0.0.1:8000", "[::1]:8000", "localhost:8000", ":8000" (all of IPv4)
- *     unix:/path    a Unix stream socket; a stale one nobody listens on is replaced
+ *     unix:/path    a Unix stream socket; a stale socket file is replaced
  *
- * A name may stand for several addresses: a socket for each, but none for those of IPv6 where
- * it is switched off. IPv6 sockets take IPv6 only, so that both families can be listed side by
- * side. Port 0: the system chooses; the name says
- * which. Thread: one at a time. */
+ * A host name may have several addresses. Each address gets a socket; an IPv6 address gets none
+ * if IPv6 is switched off. An IPv6 socket accepts IPv6 only, so that addresses of both families
+ * can be listed. For port 0 the system chooses the port, and the socket's name has the chosen
+ * port. Thread: one at a time. */
 #ifndef TALLY_SERVER_LISTEN_H
 #define TALLY_SERVER_LISTEN_H
 
@@ -18,29 +18,29 @@
 
 enum {
     LISTEN_SOCKETS = 32,
-    LISTEN_UNSENT_BYTES = 32 << 10, /* that the kernel takes beyond its client's window */
+    LISTEN_UNSENT_BYTES = 32 << 10, /* bytes that the kernel buffers beyond the window */
     LISTEN_NAME_BYTES = 160
 };
 
 struct listen_socket {
     int fd;       /* owned; non-blocking, close-on-exec */
-    bool local;   /* Unix socket: its clients are on this machine */
-    bool unlink;  /* the path in `name` is ours to remove, ... */
-    dev_t device; /* ... as long as it is this file */
+    bool local;   /* a Unix socket: the clients are on this machine */
+    bool unlink;  /* this process made the file at the path in `name`, and removes ... */
+    dev_t device; /* ... the file if its device and inode are still these */
     ino_t inode;
-    bool inherited;               /* systemd has it too, and keeps it open after us */
-    bool probe;                   /* of --probe-listen */
+    bool inherited; /* systemd holds a descriptor, too, and keeps the socket open */
+    bool probe;     /* a socket of --probe-listen */
     char name[LISTEN_NAME_BYTES]; /* "127.0.0.1:8000", "unix:/run/tally.sock" */
 };
 
-/* Who may connect to a Unix socket: to connect is to write. */
+/* Access rights of a Unix socket: a client that may write to the file may connect. */
 struct listen_access {
-    mode_t mode; /* of the socket file, whatever the umask is */
-    gid_t group; /* (gid_t)-1: the process's own */
+    mode_t mode; /* mode of the socket file, regardless of the umask */
+    gid_t group; /* group of the file; (gid_t)-1: the group of the process */
 };
 
-/* From --socket-mode (octal, or auto: 0600, with a group 0660) and --socket-group (a name, a
- * number or "").
+/* Parse --socket-mode (octal, or auto: 0600, and 0660 with a group) and --socket-group (a name,
+ * a number or "").
  * err   INVALID_FIELD, naming the flag */
 MUST_CHECK enum status listen_access_parse(const char *mode, const char *group,
                                            struct listen_access *out, struct error *err);
@@ -50,23 +50,23 @@ struct listen_set {
     struct listen_socket sockets[LISTEN_SOCKETS];
 };
 
-/* Bind and listen on one address as above, adding to the set. access is for Unix sockets, NULL:
- * their owner alone; they have it before anybody can connect.
- * err   INVALID_FIELD: not an address; INTERNAL: the system refused (says why) */
+/* Bind and listen on one address, and add the sockets to the set. access: for a Unix socket,
+ * set before a client can connect; NULL: only the owner of the process has access.
+ * err   INVALID_FIELD: no such address; INTERNAL: the system call that failed, and why */
 MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
                                    const struct listen_access *access, struct error *err);
 
-/* Add the sockets that systemd passed (LISTEN_PID, LISTEN_FDS) and forget the variables; none is
- * fine. */
+/* Add the sockets that systemd passed (LISTEN_PID, LISTEN_FDS), if any, and unset the
+ * variables. */
 MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
 
-/* Let no new connection begin, so that the sockets can be closed without resetting one that the
- * client already has: after this, what is in the backlog or in the middle of its handshake can
- * still be accepted, and once nothing is there nothing comes any more. Inherited sockets are
- * left alone: their backlog waits for whoever takes it next. */
+/* Drop new handshakes, so that the sockets can be closed without resetting a connection: those
+ * in the backlog and those in their handshake can still be accepted, and afterwards no further
+ * one arrives. An inherited socket is unchanged: its backlog waits for the next service. */
 void listen_end(struct listen_set *set);
 
-/* Close everything and remove the Unix sockets' paths, but for one that has become another's. */
+/* Close all sockets, and remove the files of Unix sockets except files that another process has
+ * made at the same path. */
 void listen_close(struct listen_set *set);
 
 #endif

@@ -4,7 +4,7 @@
  *
  *     http.c               starts and stops everything
  *     listen.c             listening sockets
- *     http_loop.c          turns of a loop: events, runs of daemons, requests that come back
+ *     http_loop.c          turns of a loop: events, runs of daemons, returned requests
  *     deadlines.c          time limits of clients, at every heartbeat
  *     accepting.c          new connections
  *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
@@ -48,19 +48,19 @@ struct http_daemon {
     struct MHD_Daemon *mhd;
     bool tls;                      /* the daemon speaks HTTPS, else HTTP */
     size_t buffer_bytes;           /* size of the connection's buffer */
-    struct conn *conn;             /* NULL: no connection yet, or no connection any more */
-    struct crowd *crowd;           /* the crowd that the connection belongs to; NULL: unused */
+    struct conn *conn;             /* NULL: none yet, or the connection has ended */
+    struct crowd *crowd;           /* crowd of the connection; NULL: the daemon is unused */
     TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
     TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused while crowd is NULL */
     TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
-    struct ready_line *line; /* the line in which the daemon waits, or waited last; of ... */
-    struct crowd *queued_by; /* ... this crowd */
+    struct ready_line *line; /* the line in which the daemon waits, or waited last, ... */
+    struct crowd *queued_by; /* ... and its crowd */
     bool ready;              /* the daemon waits for a run */
     bool fresh;              /* the connection was accepted since the last run */
-    bool returned; /* the request is back by the completion list; the next run continues it */
+    bool returned; /* the completion list has returned the request; the next run continues it */
     uint64_t text_bytes; /* length of the last request's text, or of its answer's if longer */
     uint64_t runs;       /* number of runs so far */
-    bool reading; /* the last run read a piece of a body that filled its share of the buffer */
+    bool reading; /* the last run read a piece of a body of a quarter of the buffer or more */
     bool handshake_moved; /* the last run sent or received bytes of a TLS handshake */
     bool acknowledge;     /* the last run read a header, and the body may wait for an ACK */
 };
@@ -75,22 +75,22 @@ enum ready_line_id {
     READY_COUNT
 };
 
-/* Daemons that wait for a run, the next one first. */
+/* Daemons that wait for a run, first in, first out. */
 struct ready_line {
     struct daemon_queue daemons;
-    uint64_t served_ns; /* time of the thread, as it counts for the order of lines */
+    uint64_t served_ns; /* thread time that orders the lines of a crowd: the least is next */
 };
 
-/* Connections that share turns on a loop: those of one client except its first, or the first
- * connections of all clients. */
+/* Connections that share the thread time of a loop: those of one client except its first, or
+ * the first connections of all clients. */
 struct crowd {
     struct client *client; /* held; NULL: first connections, or an unused crowd */
     size_t connections;
     size_t ready_count; /* daemons in all lines */
     struct ready_line lines[READY_COUNT];
     TAILQ_ENTRY(crowd) ready_link; /* in loop->ready_crowds while ready_count > 0 */
-    uint64_t line_served_ns; /* served_ns of the line whose turn was last, before that turn */
-    uint64_t served_ns;      /* time of the thread, as it counts for the order of crowds */
+    uint64_t line_served_ns;       /* served_ns of the line that ran last, before that run */
+    uint64_t served_ns;            /* thread time that orders the crowds: the least is next */
 };
 
 enum {
@@ -103,7 +103,7 @@ struct listener {
     uv_poll_t poll; /* on fd */
     int fd;         /* owned, until closed */
     bool closed;    /* fd is closed */
-    bool paused;    /* not watched for now: too many connections, or no descriptor left */
+    bool paused;    /* libuv does not watch fd: too many connections, or no descriptor left */
     bool inherited; /* systemd keeps the socket open for the next service, with its backlog */
     bool tls;       /* connections speak TLS */
     bool probe;     /* a socket of --probe-listen */
@@ -112,13 +112,13 @@ struct listener {
 /* The connection that is about to be handed to libmicrohttpd. */
 struct accepted {
     struct address peer;
-    struct client *client; /* held; NULL: conn_create() has taken the reference over */
+    struct client *client; /* held; NULL: the reference belongs to the connection's record */
     bool tls;
     bool probe;
 };
 
 struct http_loop {
-    bool opened; /* loop_stop() has something to close */
+    bool opened; /* the libuv loop and the completion list are initialized */
     struct http *http;
     struct server *server;
     pthread_t thread;
@@ -135,7 +135,7 @@ struct http_loop {
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
     struct accepted accepted;
-    _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop is to serve */
+    _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop has to open */
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */
     size_t probe_count;
@@ -147,23 +147,23 @@ struct http_loop {
     size_t unused_count;
     struct crowd crowds[CROWDS_MAX]; /* [0]: the first connections of all clients */
     TAILQ_HEAD(crowd_queue, crowd) ready_crowds;
-    uint64_t served_ns; /* served_ns of the crowd whose turn was last, before that turn */
-    uint64_t cpu_ns;    /* processor time of the thread when the loop last asked for it */
-    uint64_t paid_ns;   /* time charged to crowds since */
+    uint64_t served_ns;          /* served_ns of the crowd that ran last, before that run */
+    uint64_t cpu_ns;             /* processor time of the thread when it was last read */
+    uint64_t charged_ns;         /* time charged to crowds after that */
     struct http_daemon *running; /* the daemon that runs now; NULL: none */
     uint64_t run_ns;             /* begin of the current or last run of a daemon */
-    atomic_size_t conn_count;    /* with newcomers in `handed` */
+    atomic_size_t conn_count;    /* number of connections, newcomers in `handed` included */
     atomic_bool accepting;       /* some listener is not closed */
-    bool conn_ended; /* since accepting_resume(): a connection has ended, or could not begin */
+    bool conn_ended; /* a connection has ended, or could not begin: accepting_resume() is due */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
-    uint64_t swept_ns;    /* last heartbeat for which a deadline_sweep() was due */
-    uint64_t awake_ns;    /* last turn */
-    bool stood_still;   /* before that turn the thread stood still; until the next heartbeat */
-    unsigned unswept;   /* heartbeats in a row that left out their sweep because of that */
-    bool refused_files; /* no descriptor or memory was left for the last newcomer */
-    uint64_t id_seed;   /* state of ids_draw() */
+    uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
+    uint64_t awake_ns;    /* begin of the last turn */
+    bool was_stopped;     /* the thread was stopped since the last heartbeat */
+    unsigned unswept;     /* heartbeats in a row without their sweep because of was_stopped */
+    bool refused_files;   /* no descriptor or memory was left for the last connection */
+    uint64_t id_seed;     /* state of ids_draw() */
 };
 
 /* The state that all loops share. */
@@ -174,19 +174,19 @@ struct http {
     struct tokens *tokens; /* NULL: requests need no token */
     struct proxies proxies;
     atomic_bool draining;             /* order to the loops: drain */
-    atomic_bool stopping;             /* order to the loops: end their threads */
+    atomic_bool stopping;             /* order to the threads of the loops: end */
     struct places places;             /* places of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
     atomic_uint_fast64_t page_bytes;  /* bytes of unread pages (exchange_limits.c) */
-    atomic_uint_fast64_t relieved_ns; /* refusals of memory before this time are dealt with */
-    int watched_fd; /* the least number of a loop's own descriptor (raise_descriptor()) */
+    atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
+    int watched_fd; /* least number of the descriptors that raise_descriptor() makes */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
 
 enum {
     HEARTBEAT_MS = 250,
-    ROOMY_BUFFER = 64 << 10 /* bytes of a large buffer of a connection, for fast bodies */
+    ROOMY_BUFFER = 64 << 10 /* size of a large buffer of a connection, for fast bodies */
 };
 
 /* Iterate over the connections of a loop: returns the first for NULL, NULL after the last. */
@@ -200,9 +200,9 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
     return daemon == NULL ? NULL : daemon->conn;
 }
 
-/* True if the service is stopping, so that no thread would take the request over. request.error
- * is then DRAINING. Thread: the loop. */
-static inline bool exchange_comes_too_late(struct exchange *exchange)
+/* True if the service is stopping, so that no other thread would process the request. Sets
+ * request.error to DRAINING. Thread: the loop. */
+static inline bool exchange_is_too_late(struct exchange *exchange)
 {
     const bool stopping = atomic_load(&exchange->loop->http->stopping);
     if (stopping) {
@@ -212,59 +212,60 @@ static inline bool exchange_comes_too_late(struct exchange *exchange)
     return stopping;
 }
 
-/* Start a loop on copies of the sockets that are shared. Whatever the result, loop_stop() is
- * due. Thread: main. */
+/* Start a loop on copies of the shared sockets. loop_stop() is due even after a failure.
+ * Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, struct http *http, struct error *err);
 /* Join the thread, if that was not done; http->stopping is set. Thread: main. */
 void loop_join(struct http_loop *loop);
-/* The thread was joined: end requests and connections, free everything that no hung device
- * uses. Thread: main. */
+/* End requests and connections, and free everything that no hung device uses. The thread was
+ * joined. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
-/* ids.c: before any other call. */
+/* ids.c: begin the loop's sequence of ids. */
 void ids_init(struct http_loop *loop);
 /* Returns the next number of the loop's sequence, for an id of a request, trace or span. */
 uint64_t ids_draw(struct http_loop *loop);
-/* Give the request an id, because it came without one. */
+/* Give an id to a request that has none. */
 void ids_name_request(struct exchange *exchange);
 
 /* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
 MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err);
 
-/* http_daemons.c: before any other call. */
+/* http_daemons.c: initialize the loop's lists of daemons. */
 void http_daemons_init(struct http_loop *loop);
-/* Stop unused daemons of which there are too many: they hold memory and descriptors. */
+/* Stop the unused daemons beyond KEPT_DAEMONS: they hold memory and descriptors. */
 void http_daemons_trim(struct http_loop *loop);
 /* Stop all daemons, which closes their connections. */
 void http_daemons_deinit(struct http_loop *loop);
-/* Take over a daemon that was started. The daemon is unused. */
+/* Add a started daemon, which the loop owns from then on, to the unused ones. */
 void http_daemons_add(struct http_daemon *daemon);
-/* Returns an unused daemon for the connection in loop->accepted, until http_daemon_leave(). The
- * loop has such a daemon (http_daemon_ensure()). client: whose connection it is; NULL: the
- * connection shares turns with first connections. */
-struct http_daemon *http_daemons_join(struct http_loop *loop, struct client *client);
-void http_daemon_leave(struct http_daemon *daemon);
+/* Returns an unused daemon for the connection in loop->accepted, until http_daemon_release().
+ * http_daemon_ensure() has ensured that there is one. client: the client of the connection;
+ * NULL: the connection belongs to the crowd of first connections. */
+struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client);
+void http_daemon_release(struct http_daemon *daemon);
 /* True if another thread owns the request on the daemon's connection. Such a daemon does not
  * run. */
-static inline bool http_daemon_is_away(const struct http_daemon *daemon)
+static inline bool http_daemon_is_blocked(const struct http_daemon *daemon)
 {
     return daemon->conn != NULL && daemon->conn->exchange != NULL && !daemon->returned &&
            request_is_away(&daemon->conn->exchange->request);
 }
-/* Have the daemon run. No effect while it runs, because a run processes everything that is
- * there; nor while another thread owns its request, because http_daemon_returned() wakes it. */
+/* Queue the daemon for a run. No effect while the daemon runs, because a run processes
+ * everything that has arrived, nor while another thread owns its request, because
+ * http_daemon_returned() will queue the daemon. */
 void http_daemon_wake(struct http_daemon *daemon);
-/* The completion list has returned the request on the daemon's connection: have the daemon run,
- * and continue the request in that run. */
+/* The completion list has returned the request on the daemon's connection: queue the daemon for
+ * a run, which continues the request. */
 void http_daemon_returned(struct http_daemon *daemon);
-/* The loop owns the request on the daemon's connection again: have the daemon run. */
+/* The loop owns the request on the daemon's connection again: queue the daemon for a run. */
 void http_daemon_resume(struct http_daemon *daemon);
-/* The daemon runs now. */
+/* A run of the daemon begins. */
 void http_daemon_begin_run(struct http_daemon *daemon);
-/* Returns the next daemon to run, one of the crowd that was served least; NULL: none is
+/* Returns the next daemon to run, of the crowd that was served least; NULL: no daemon is
  * ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
-/* The daemon has run for `ns`: charge its crowd and its line with the thread's time. */
+/* Charge the daemon's crowd and line with a run of `ns` wall-clock time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
 
 /* unreadable.c: libmicrohttpd is about to refuse a request of the daemon's connection with this
@@ -274,15 +275,15 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
-/* Open the connections of the newcomers that were handed to this loop. */
-void accepting_take_handed(struct http_loop *loop);
-/* Hand waiting newcomers to loops, while there are places or connections that can be evicted;
- * resume accepting after a pause. Due after each end of a connection, and at each heartbeat. */
+/* Open the connections of the newcomers in loop->handed. */
+void accepting_open_handed(struct http_loop *loop);
+/* Hand waiting newcomers to loops while they get places, and resume accepting after a pause.
+ * Due after each end of a connection, and at each heartbeat. */
 void accepting_resume(struct http_loop *loop);
 /* In a drain: stop accepting without losing a connection. Due until loop->accepting is
  * false. */
 void accepting_end(struct http_loop *loop, uint64_t now_ns);
-/* Close listening sockets and newcomers. */
+/* Close the loop's listening sockets, and all newcomers. */
 void accepting_stop(struct http_loop *loop);
 
 /* deadlines.c: check all connections of the loop against their time limits. */

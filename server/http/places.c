@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    LOOKS = 256,   /* at connections for one eviction */
-    IDLE_MS = 250, /* a connection that is idle for less may have a request on its way */
-    VAIN_MS = 50   /* before connections that could not be evicted are looked at again */
+    LOOKS = 256,   /* connections examined for one eviction */
+    IDLE_MS = 250, /* least idle time: after a shorter time a request may be on its way */
+    RETRY_MS = 50  /* time before the next search for a victim after a search without success */
 };
 
 enum status places_init(struct places *places, size_t most, size_t reserve, struct error *err)
@@ -33,7 +33,7 @@ enum status places_init(struct places *places, size_t most, size_t reserve, stru
 void places_deinit(struct places *places)
 {
     if (places->by_count != NULL) {
-        assert(places->line_count == 0 && places->taken == 0 && places->leaving == 0);
+        assert(places->line_count == 0 && places->used == 0 && places->evicted == 0);
         MUST(pthread_mutex_destroy(&places->lock));
         free(places->by_count);
     }
@@ -59,11 +59,11 @@ static void set_count(struct places *places, struct client *client, uint64_t cou
     }
 }
 
-static void take_place(struct places *places, struct client *client)
+static void claim_place(struct places *places, struct client *client)
 {
     const uint64_t count = held_by(client) + 1;
-    assert(places->taken < places->most);
-    places->taken++;
+    assert(places->used < places->most);
+    places->used++;
     set_count(places, client, count);
     places->richest = larger_of(places->richest, count);
 }
@@ -71,10 +71,10 @@ static void take_place(struct places *places, struct client *client)
 static void free_place(struct places *places, struct client *client)
 {
     const uint64_t count = held_by(client);
-    assert(places->taken > 0 && count > 0);
-    places->taken--;
+    assert(places->used > 0 && count > 0);
+    places->used--;
     set_count(places, client, count - 1);
-    /* If nobody holds as many any more, this client is the richest with one less. */
+    /* If no other client holds `count` places, this client has most, with one less. */
     if (count == places->richest && LIST_EMPTY(&places->by_count[count])) {
         places->richest = count - 1;
     }
@@ -96,7 +96,7 @@ static void leave_line(struct places *places, struct newcomer *newcomer)
     newcomer->client->waiting--;
 }
 
-/* The first newcomer of the clients that hold the fewest places; NULL: nobody waits. */
+/* Returns the first newcomer of the clients that hold the fewest places; NULL: none waits. */
 static struct newcomer *poorest_waiting(const struct places *places)
 {
     struct newcomer *poorest = TAILQ_FIRST(&places->line);
@@ -108,7 +108,7 @@ static struct newcomer *poorest_waiting(const struct places *places)
     return poorest;
 }
 
-/* The last newcomer of the client that holds most places and has most newcomers. */
+/* Returns the last newcomer of the client with most places and newcomers together. */
 static struct newcomer *richest_waiting(const struct places *places)
 {
     struct newcomer *richest = NULL;
@@ -126,7 +126,7 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* What a connection does: idle since then, or busy with a request that arrived then. */
+/* Activity of a connection: idle since `since_ns`, or busy with a request that arrived then. */
 struct activity {
     bool busy;
     uint64_t since_ns;
@@ -139,8 +139,9 @@ static struct activity activity_of(const struct conn *conn)
 }
 
 /* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
- * which may be NULL. Unread bytes are a request: that connection is not idle. */
-static bool is_idle_longer(const struct conn *conn, const struct conn *other, uint64_t until_ns)
+ * which may be NULL. A connection with unread bytes is not idle: the bytes are a request. */
+static bool is_idle_for_longer(const struct conn *conn, const struct conn *other,
+                               uint64_t until_ns)
 {
     const struct activity activity = activity_of(conn);
     return !activity.busy && activity.since_ns <= until_ns &&
@@ -148,9 +149,9 @@ static bool is_idle_longer(const struct conn *conn, const struct conn *other, ui
            !client_socket_unread(conn->fd);
 }
 
-/* Of the client's connections the one that has been idle for longest, since `until_ns` at least;
- * without one, the connection whose request arrived last if `busy_too`, else NULL. Each connection
- * that is looked at costs one of *looks. */
+/* Returns the client's connection that has been idle for longest, since `until_ns` at least. If
+ * none is idle, returns the connection whose request arrived last if `busy_too`, else NULL.
+ * Subtracts the number of examined connections from *looks. */
 static struct conn *choose_of_client(struct client *client, uint64_t until_ns, bool busy_too,
                                      size_t *looks)
 {
@@ -160,11 +161,11 @@ static struct conn *choose_of_client(struct client *client, uint64_t until_ns, b
     for (uint64_t left = held_by(client); left > 0 && *looks > 0; left--, (*looks)--) {
         conn = TAILQ_FIRST(&client->conns);
         if (conn == NULL) {
-            break; /* its connections are on their way to their loops */
+            break; /* no loop has opened the client's connections yet */
         }
         TAILQ_REMOVE(&client->conns, conn, client_link);
         TAILQ_INSERT_TAIL(&client->conns, conn, client_link);
-        if (is_idle_longer(conn, idle, until_ns)) {
+        if (is_idle_for_longer(conn, idle, until_ns)) {
             idle = conn;
         } else if (busy == NULL || activity_of(conn).since_ns > activity_of(busy).since_ns) {
             busy = conn;
@@ -173,26 +174,27 @@ static struct conn *choose_of_client(struct client *client, uint64_t until_ns, b
     return idle != NULL || !busy_too ? idle : busy;
 }
 
-/* Of all connections the one that has been idle for longest, since `until_ns` at least, and whose
- * client holds `least` places or more; NULL: none is. */
+/* Returns the connection that has been idle for longest, since `until_ns` at least, among those
+ * whose client holds `least` places or more; NULL: none is idle. */
 static struct conn *choose_idle(struct places *places, uint64_t until_ns, uint64_t least)
 {
     struct conn *idle = NULL;
-    const size_t looks = smaller_of(places->taken, LOOKS);
+    const size_t looks = smaller_of(places->used, LOOKS);
     for (size_t i = 0; i < looks && !TAILQ_EMPTY(&places->ring); i++) {
         struct conn *conn = TAILQ_FIRST(&places->ring);
         TAILQ_REMOVE(&places->ring, conn, ring_link);
         TAILQ_INSERT_TAIL(&places->ring, conn, ring_link);
-        if (held_by(conn->client) >= least && is_idle_longer(conn, idle, until_ns)) {
+        if (held_by(conn->client) >= least && is_idle_for_longer(conn, idle, until_ns)) {
             idle = conn;
         }
     }
     return idle;
 }
 
-/* The newcomer whose client has an idle connection, which becomes *conn; NULL: none has. */
-static struct newcomer *choose_own_idle(const struct places *places, uint64_t until_ns,
-                                        struct conn **conn)
+/* Find a newcomer whose client has an idle connection: returns the newcomer, and the connection
+ * in *conn; NULL: there is none. */
+static struct newcomer *choose_idle_of_waiting(const struct places *places, uint64_t until_ns,
+                                               struct conn **conn)
 {
     size_t looks = LOOKS;
     const struct client *before = NULL;
@@ -210,15 +212,15 @@ static struct newcomer *choose_own_idle(const struct places *places, uint64_t un
     return NULL;
 }
 
-/* The connection that is to be evicted for a newcomer; NULL: none is.
- * in out   *newcomer   the poorest that waits; the one that gets the place */
+/* Returns the connection to evict; NULL: none.
+ * in out   *newcomer   one whose client has the fewest places; the one that gets the place */
 static struct conn *choose_victim(struct places *places, uint64_t now_ns,
                                   struct newcomer **newcomer)
 {
     const uint64_t until_ns = now_ns - IDLE_MS * NS_PER_MS;
     const uint64_t count = held_by((*newcomer)->client) + 1;
     struct conn *conn = NULL;
-    if (now_ns < places->vain_until_ns && count >= places->vain_count) {
+    if (now_ns < places->no_victim_until_ns && count >= places->no_victim_count) {
         return NULL;
     }
     if (places->richest > count) {
@@ -230,18 +232,18 @@ static struct conn *choose_victim(struct places *places, uint64_t now_ns,
         conn = choose_idle(places, until_ns, count);
     }
     if (conn == NULL) {
-        struct newcomer *own = choose_own_idle(places, until_ns, &conn);
+        struct newcomer *own = choose_idle_of_waiting(places, until_ns, &conn);
         *newcomer = own != NULL ? own : *newcomer;
     }
     if (conn == NULL) {
-        places->vain_until_ns = now_ns + VAIN_MS * NS_PER_MS;
-        places->vain_count = count;
+        places->no_victim_until_ns = now_ns + RETRY_MS * NS_PER_MS;
+        places->no_victim_count = count;
     }
     return conn;
 }
 
-/* The connection holds no place any more, and nobody chooses it again. */
-static void detach(struct places *places, struct conn *conn)
+/* Free the place of the connection, which cannot be evicted from now on. */
+static void release_place(struct places *places, struct conn *conn)
 {
     TAILQ_REMOVE(&conn->client->conns, conn, client_link);
     TAILQ_REMOVE(&places->ring, conn, ring_link);
@@ -250,30 +252,31 @@ static void detach(struct places *places, struct conn *conn)
 
 static void evict(struct places *places, struct conn *conn)
 {
-    detach(places, conn);
+    release_place(places, conn);
     conn->evicted = true;
-    places->leaving++;
+    places->evicted++;
 }
 
 /* ---- newcomers ---- */
 
-bool places_can_accept(struct places *places, bool keeps_all)
+bool places_can_accept(struct places *places, bool keep_all)
 {
     MUST(pthread_mutex_lock(&places->lock));
     const bool can = places->line_count < places->reserve ||
-                     (!keeps_all && places->leaving < places->reserve);
+                     (!keep_all && places->evicted < places->reserve);
     MUST(pthread_mutex_unlock(&places->lock));
     return can;
 }
 
-static enum places_answer ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
+static enum places_answer place_or_queue(struct places *places, struct newcomer *newcomer,
+                                         uint64_t limit)
 {
     struct client *client = newcomer->client;
     if (limit > 0 && held_by(client) + client->waiting >= limit) {
         return PLACES_OVER_LIMIT;
     }
-    if (places->line_count == 0 && places->taken < places->most) {
-        take_place(places, client);
+    if (places->line_count == 0 && places->used < places->most) {
+        claim_place(places, client);
         return PLACES_TAKEN;
     }
     enter_line(places, newcomer);
@@ -283,21 +286,21 @@ static enum places_answer ask(struct places *places, struct newcomer *newcomer, 
 enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
 {
     MUST(pthread_mutex_lock(&places->lock));
-    const enum places_answer answer = ask(places, newcomer, limit);
+    const enum places_answer answer = place_or_queue(places, newcomer, limit);
     MUST(pthread_mutex_unlock(&places->lock));
     return answer;
 }
 
-static struct newcomer *next(struct places *places, bool may_evict, uint64_t now_ns,
-                             struct http_loop **wake)
+static struct newcomer *choose_next(struct places *places, bool may_evict, uint64_t now_ns,
+                                    struct http_loop **wake)
 {
     struct newcomer *newcomer = poorest_waiting(places);
     *wake = NULL;
     if (newcomer == NULL) {
         return NULL;
     }
-    if (places->taken == places->most) {
-        struct conn *conn = !may_evict || places->leaving >= places->reserve
+    if (places->used == places->most) {
+        struct conn *conn = !may_evict || places->evicted >= places->reserve
                                 ? NULL
                                 : choose_victim(places, now_ns, &newcomer);
         if (conn == NULL) {
@@ -309,7 +312,7 @@ static struct newcomer *next(struct places *places, bool may_evict, uint64_t now
         *wake = conn->loop;
     }
     leave_line(places, newcomer);
-    take_place(places, newcomer->client);
+    claim_place(places, newcomer->client);
     return newcomer;
 }
 
@@ -317,7 +320,7 @@ struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now
                              struct http_loop **wake)
 {
     MUST(pthread_mutex_lock(&places->lock));
-    struct newcomer *newcomer = next(places, may_evict, now_ns, wake);
+    struct newcomer *newcomer = choose_next(places, may_evict, now_ns, wake);
     MUST(pthread_mutex_unlock(&places->lock));
     return newcomer;
 }
@@ -334,7 +337,7 @@ struct newcomer *places_refuse(struct places *places)
     return refused;
 }
 
-struct newcomer *places_drop_waiting(struct places *places)
+struct newcomer *places_pop_waiting(struct places *places)
 {
     MUST(pthread_mutex_lock(&places->lock));
     struct newcomer *newcomer = TAILQ_FIRST(&places->line);
@@ -347,7 +350,7 @@ struct newcomer *places_drop_waiting(struct places *places)
 
 /* ---- connections ---- */
 
-void places_join(struct places *places, struct conn *conn)
+void places_add(struct places *places, struct conn *conn)
 {
     MUST(pthread_mutex_lock(&places->lock));
     TAILQ_INSERT_TAIL(&conn->client->conns, conn, client_link);
@@ -355,13 +358,13 @@ void places_join(struct places *places, struct conn *conn)
     MUST(pthread_mutex_unlock(&places->lock));
 }
 
-void places_leave(struct places *places, struct conn *conn)
+void places_remove(struct places *places, struct conn *conn)
 {
     MUST(pthread_mutex_lock(&places->lock));
     if (!conn->evicted) {
-        detach(places, conn);
+        release_place(places, conn);
     } else {
-        places->leaving--;
+        places->evicted--;
         if (conn->to_be_cut) {
             TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
         }
@@ -376,13 +379,11 @@ void places_give_back(struct places *places, struct client *client)
     MUST(pthread_mutex_unlock(&places->lock));
 }
 
-/* How many places the client of the next newcomer would hold, if no place is free for it and one
- * more connection may be evicted; 0 otherwise. Thread: a holder of the lock. */
+/* See places_wanted(). Thread: a holder of the lock. */
 static uint64_t count_wanted(const struct places *places)
 {
     const struct newcomer *newcomer = poorest_waiting(places);
-    return newcomer == NULL || places->taken < places->most ||
-                   places->leaving >= places->reserve
+    return newcomer == NULL || places->used < places->most || places->evicted >= places->reserve
                ? 0
                : held_by(newcomer->client) + 1;
 }
@@ -422,7 +423,7 @@ struct conn *places_next_evicted(struct places *places, struct conn_ring *evicte
 size_t places_connections(struct places *places)
 {
     MUST(pthread_mutex_lock(&places->lock));
-    const size_t count = places->taken + places->leaving + places->line_count;
+    const size_t count = places->used + places->evicted + places->line_count;
     MUST(pthread_mutex_unlock(&places->lock));
     return count;
 }

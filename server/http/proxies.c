@@ -1,4 +1,4 @@
-/* Networks, and the list of X-Forwarded-For; see proxies.h. */
+/* See proxies.h. */
 #include "server/http/proxies.h"
 
 #include "proto/digits.h"
@@ -49,7 +49,7 @@ static bool parse_network(const char *text, struct proxy_network *out)
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
-        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* others may read octal */
+        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* perhaps octal */
         uint64_t bits = 0;
         if (padded || !digits_are_all(digits, strlen(digits), &bits) || bits > all) {
             return false;
@@ -78,8 +78,8 @@ enum status proxies_parse(const struct config_list *list, struct proxies *out,
     return STATUS_OK;
 }
 
-/* The last entry of the first `bytes` of a list, an address perhaps with a port; false if it is
- * none. *left is what is before it. */
+/* Read the last entry of the first `bytes` of a list, an address perhaps with a port; *left is
+ * the length of the list before that entry. Returns false if the entry is no address. */
 static bool read_last_entry(const char *list, size_t bytes, struct address *out, size_t *left)
 {
     char text[ADDRESS_TEXT];
@@ -122,7 +122,7 @@ bool proxies_client(const struct proxies *proxies, const char *const *forwarded,
             const bool trusted = proxies_trust(proxies, client);
             if (!trusted || !read_last_entry(forwarded[i], left, &before, &left)) {
                 *local = *local && found && !trusted;
-                return found; /* who wrote that is the last who is known */
+                return found; /* the last address that a trusted source names */
             }
             *client = before;
             *local = *local && address_is_local(client);

@@ -1,9 +1,9 @@
-/* Who stands behind a proxy: X-Forwarded-For, as far as proxies that are trusted
- * (--trusted-proxies) have written it.
+/* The client behind trusted proxies (--trusted-proxies), from X-Forwarded-For.
  *
- * Each proxy appends whom it was asked by. So the list is read from its end while the one who says
- * so is trusted; the first that is not is the client, whatever stands before. From anybody else
- * the field means nothing. Pure. Thread: any. */
+ * Each proxy appends the address of its peer to the list. So the list is read from its end
+ * while the address that sent the entry is a trusted proxy. The first address that is not
+ * trusted is the client, and the entries before it are ignored. Without a trusted proxy the
+ * field is ignored. Pure. Thread: any. */
 #ifndef TALLY_SERVER_PROXIES_H
 #define TALLY_SERVER_PROXIES_H
 
@@ -16,27 +16,26 @@
 
 struct proxies {
     size_t count;
-    bool local; /* "unix": whoever connects to a Unix socket */
+    bool local; /* "unix": every peer at a Unix socket is trusted */
     struct proxy_network {
         struct address address;
-        unsigned bits;
+        unsigned bits; /* length of the prefix */
     } networks[CONFIG_LIST_MAX];
 };
 
-/* Read "10.0.0.0/8", "fd00::/8", "192.0.2.1", "unix".
+/* Parse the entries of --trusted-proxies: "10.0.0.0/8", "fd00::/8", "192.0.2.1", "unix".
  * err   INVALID_FIELD, naming the flag */
 MUST_CHECK enum status proxies_parse(const struct config_list *list, struct proxies *out,
                                      struct error *err);
 
-/* Whether whoever connects from this address is a trusted proxy. */
+/* True if a peer with this address is a trusted proxy. */
 bool proxies_trust(const struct proxies *proxies, const struct address *address);
 
-/* Who asks. forwarded are the fields of that name, which are one list: some proxies append to it,
- * others a field of their own. There is at least one.
- * in out   *client   the peer; whom the trusted proxies name instead, if they do: true
- * in out   *local    the peer is on this machine; so is everybody named up to the client. What
- *                    another machine calls its loopback is not here, and behind a proxy that is
- *                    not trusted, or that names nobody, may be anyone */
+/* Find the client of a request. Returns true if trusted proxies name one.
+ * forwarded        the texts of all X-Forwarded-For fields, at least one, which are one list
+ * in out   *client   the peer's address; replaced by the client's if trusted proxies name it
+ * in out   *local    the peer is on this machine; then the client is, too. False if trusted
+ *                  proxies name no client, which may then be on any machine */
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
                     struct address *client, bool *local);
 

@@ -34,7 +34,7 @@ enum {
     PAGE_BLOCK_BYTES = 64 << 10,  /* longer pages are sent in blocks, so that an unread page
                                    * counts among the requests of its client */
     LARGE_ANSWER_BYTES = 1 << 20, /* for answers this long the kernel buffers a block, ... */
-    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the daemon sends a block */
+    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the daemon can send one */
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 14 + CORS_FIELDS_MAX
@@ -78,7 +78,7 @@ static void put_field(struct fields *fields, const char *name, const char *value
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
-/* Add the challenge of a refusal that concerns the token. */
+/* Add the challenge to a refusal because of the token. */
 static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
     const struct error *error = &exchange->request.error;
@@ -122,7 +122,7 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* Collect the fields of all answers, however they are sent. exchange->http_status is set. */
+/* Add the fields that all answers have. exchange->http_status is set. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;
@@ -164,8 +164,8 @@ static struct MHD_Response *make_response(struct byte_view bytes)
     return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
 }
 
-/* Returns false without memory: an answer without one of its fields would be wrong, for example
- * packed bytes without Content-Encoding. */
+/* Returns false without memory. An answer that lacks one of its fields would be wrong, for
+ * example packed bytes without Content-Encoding. */
 static bool add_fields(struct MHD_Response *response, const struct fields *fields)
 {
     for (size_t i = 0; i < fields->count; i++) {
@@ -195,7 +195,7 @@ static struct MHD_Response *error_response(struct exchange *exchange)
     return make_response((struct byte_view){text, bytes});
 }
 
-/* Append "name;dur=1.234" (milliseconds) at out, returning its end. */
+/* Append "name;dur=1.234" (milliseconds) at `out`, and return the end. */
 static char *put_timing(char *out, const char *name, uint64_t ns)
 {
     const uint64_t us = ns / NS_PER_US;
@@ -250,9 +250,9 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
 
 /* Make the response of answer_head and answer_payload. While a large answer is sent in blocks,
  * the kernel may buffer more of it than of others: the request still holds the memory of the
- * whole answer, so the memory budget bounds the kernel's memory. After the last block the
- * request releases its memory, so before that block the kernel's limit becomes the usual
- * one. */
+ * whole answer, so the memory budget bounds the kernel's memory, too. With the last block the
+ * request releases its memory, so the kernel's limit becomes the usual one before that
+ * block. */
 static struct MHD_Response *body_response(struct exchange *exchange, size_t whole_bytes,
                                           size_t block_bytes)
 {
@@ -307,9 +307,9 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
 }
 
 /* True if the answer ends the connection because of a drain. All answers do so from the start
- * of the drain, so that clients and balancers go elsewhere. Requests that have arrived
- * meanwhile are answered first, for half of --drain-timeout-s: some clients always have another
- * request in flight. */
+ * of the drain, so that clients and balancers use other servers. If the next request has
+ * arrived already, it is answered first, for half of --drain-timeout-s: some clients always
+ * have another request in flight. */
 static bool ends_in_drain(const struct exchange *exchange)
 {
     const struct http_loop *loop = exchange->loop;
@@ -407,7 +407,7 @@ void respond_early(struct exchange *exchange)
     request_enter(&exchange->request, REQUEST_LINGERING);
     exchange_uncount_request(exchange);
     exchange->close = true;
-    if (exchange->request.arrival.id[0] == '\0') { /* the header is not complete */
+    if (exchange->request.arrival.id[0] == '\0') { /* the header was not complete */
         ids_name_request(exchange);
     }
     exchange->http_status = error_code(exchange);

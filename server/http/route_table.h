@@ -1,16 +1,16 @@
-/* Every path that is answered, one row each: those of tensors, then those of pages
- * (server/pages/page_table.h); a path is looked for from the top. "{}" stands for one segment
- * of a path. Of a row come the route itself (routes.c) and its place in the OpenAPI document,
- * whose build fails while no fragment describes it (proto/openapi/make_openapi.c). */
+/* The paths that the service answers, one row each: those of tensors, then those of pages
+ * (server/pages/page_table.h). The first matching row counts. "{}" stands for one segment of a
+ * path. A row defines the route (routes.c) and its operation in the OpenAPI document; the build
+ * of that document fails if no fragment describes the row (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_ROUTE_TABLE_H
 #define TALLY_SERVER_ROUTE_TABLE_H
 
 #include "server/pages/page_table.h"
 
 /* clang-format off */
-/*   CUMSUM    a tensor; codec by Content-Type; totals: the carry behind it          
- *   DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's codes
- * counted_as: METRICS_ROUTE_ (server/base/metrics.h) */
+/* CUMSUM    a tensor; codec by Content-Type; totals: the answer has only the sums of lines
+ * DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's status codes
+ * counted as: METRICS_ROUTE_ (server/base/metrics.h) */
 #define ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)                                                          \
 /*      pattern                                               counted as  codec           triton */ \
 CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                    \

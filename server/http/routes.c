@@ -1,4 +1,4 @@
-/* Finding a path's row (route_table.h), and the parsing of request targets. */
+/* See routes.h. */
 #include "server/http/routes.h"
 
 #include "proto/digits.h"
@@ -21,7 +21,7 @@
 static const struct route routes[] = {ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)};
 /* clang-format on */
 
-/* Match one segment of pattern and path; both advance past it. */
+/* Match one segment of pattern and path, and advance both behind their segments. */
 static bool segment_matches(const char **pattern, char **path, struct route_match *match,
                             int *captured)
 {
@@ -38,7 +38,7 @@ static bool segment_matches(const char **pattern, char **path, struct route_matc
     return same;
 }
 
-/* True if the whole path fits the pattern. */
+/* True if the whole path matches the route's pattern. */
 static bool route_matches(const struct route *route, char *path, struct route_match *match)
 {
     const char *pattern = route->pattern;
@@ -72,14 +72,14 @@ struct route_match route_find(char *path)
 }
 
 enum {
-    NEAR_BYTES = 128,  /* of a path that is compared with others: each costs its square */
-    NEAR_SEGMENTS = 2, /* that are the same make any route a near one */
-    NEAR_NAME = 64,    /* bytes of a name that is repeated to its client */
-    ABSENT_NAME = 2    /* edits that a name costs where the path has none */
+    NEAR_BYTES = 128,  /* longest path that is compared: a comparison costs its square */
+    NEAR_SEGMENTS = 2, /* equal segments that make a route similar */
+    NEAR_NAME = 64,    /* longest name, in bytes, that a suggestion repeats */
+    ABSENT_NAME = 2    /* edits that a missing name counts as */
 };
 
-/* The next segment, "" behind the last one. */
-static const char *take_segment(const char **path, char segment[NEAR_BYTES + 1])
+/* Returns the next segment, a copy in `segment`, and advances *path; "" at the end. */
+static const char *next_segment(const char **path, char segment[NEAR_BYTES + 1])
 {
     *path += **path == '/';
     const size_t bytes = strcspn(*path, "/");
@@ -89,12 +89,12 @@ static const char *take_segment(const char **path, char segment[NEAR_BYTES + 1])
     return segment;
 }
 
-/* The model that a path may mean by a segment, kept from one route to the next: all routes of models
- * have it in the same place. */
+/* The model whose name is most similar to a segment of the path. It is kept from one route to
+ * the next, because all routes of models have the segment at the same position. */
 struct near_model {
-    const char *at; /* where the segment begins in the path; NULL: none was looked at */
+    const char *at; /* begin of the segment in the path; NULL: none was compared */
     const char *name;
-    size_t distance;
+    size_t distance; /* edits from the segment to the name */
 };
 
 static void find_near_model(const char *at, const char *found, struct near_model *model)
@@ -113,7 +113,7 @@ static void find_near_model(const char *at, const char *found, struct near_model
     model->distance = found[0] == '\0' ? ABSENT_NAME : model->distance;
 }
 
-/* Can this name of a region stand in a path as it is? */
+/* True if the name of a region can stand in a path without escapes. */
 static bool is_plain(const char *name)
 {
     const size_t bytes = strlen(name);
@@ -121,9 +121,10 @@ static bool is_plain(const char *name)
            strspn(name, ".") < bytes;
 }
 
-/* Edits that make the path one of the route's, and how many segments at its begin are. The text is
- * a path of the route that exists. Its models and versions do, a region may have any name. But a
- * page of one region exists only while that is registered, so the page of all takes its place. */
+/* Returns the number of edits that turn the path into one of the route's, the number of equal
+ * segments at the beginning in *same, and a path of the route that exists in `text`: models and
+ * versions exist, and a region may have any name. A page of one region exists only while the
+ * region is registered, so the page of all regions stands for it. */
 static size_t compare_path(const char *path, const struct route *route,
                            struct near_model *model, size_t *same, char text[ROUTE_NEAR_BYTES])
 {
@@ -131,7 +132,7 @@ static size_t compare_path(const char *path, const struct route *route,
     char of_pattern[NEAR_BYTES + 1];
     const char *pattern = route->pattern;
     size_t distance = 0;
-    bool of_models = false; /* the segment before is "models" */
+    bool of_models = false; /* the previous segment is "models" */
     bool of_versions = false;
     bool page_of_region = false;
     *same = 0;
@@ -139,8 +140,8 @@ static size_t compare_path(const char *path, const struct route *route,
     while (*path != '\0' || *pattern != '\0') {
         const bool ended = *pattern == '\0';
         const char *at = path;
-        const char *found = take_segment(&path, of_path);
-        const char *wanted = take_segment(&pattern, of_pattern);
+        const char *found = next_segment(&path, of_path);
+        const char *wanted = next_segment(&pattern, of_pattern);
         const bool open = strcmp(wanted, "{}") == 0;
         page_of_region = (open && page_of_region) ||
                          ((route->methods & ROUTE_GET) != 0 && strcmp(wanted, "region") == 0);
@@ -190,7 +191,8 @@ const char *route_allow(const struct route *route)
     return allow[route->methods & (ROUTE_GET | ROUTE_POST)];
 }
 
-/* Decode %XX in place; false for a broken escape, a NUL or, in a path, an escaped slash. */
+/* Decode %XX in place. Returns false for a broken escape, a NUL or, in a path, an escaped
+ * slash. */
 static bool percent_decode(char *text, bool query)
 {
     char *out = text;
@@ -216,7 +218,7 @@ static bool percent_decode(char *text, bool query)
     return true;
 }
 
-/* Bytes of "http://host:port"; 0: there is none. */
+/* Returns the length of "http://host:port" at the beginning; 0: the text has none. */
 static size_t authority_bytes(const char *text)
 {
     size_t scheme = 0;
@@ -270,7 +272,7 @@ enum status target_parse(char *text, struct target *target, struct error *err)
     target->path = text + authority;
     if (authority > 0 && *target->path != '/') {
         /* "an empty path component is equivalent to an absolute path of "/"" (RFC 9110, 4.2.3),
-         * which takes the place of the authority's last byte. */
+         * which overwrites the authority's last byte. */
         *--target->path = '/';
     }
     char *query = target->path;

@@ -1,6 +1,6 @@
-/* Which path and method is answered by what: one table (route_table.h), one row per path.
- * Also takes a request target apart: path and query, percent-decoded once, in place.
- * Pure. Thread: any. */
+/* The table of routes: path and method, and the page or the codec that answers them
+ * (route_table.h). Also the parser of request targets: path and query, percent-decoded once, in
+ * place. Pure. Thread: any. */
 #ifndef TALLY_SERVER_ROUTES_H
 #define TALLY_SERVER_ROUTES_H
 
@@ -12,14 +12,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Bits; ROUTE_GET includes HEAD. */
 enum route_method {
     ROUTE_GET = 1,
     ROUTE_POST = 2
-}; /* bits; HEAD goes with GET */
+};
 
-/* Bits: what a token must have one of. */
+/* Bits; a token needs one of a route's scopes. */
 enum route_scope {
-    ROUTE_SCOPE_OPEN = 0, /* no token is asked for */
+    ROUTE_SCOPE_OPEN = 0, /* the route needs no token */
     ROUTE_SCOPE_INFER = 1,
     ROUTE_SCOPE_METRICS = 2,
     ROUTE_SCOPE_ADMIN = 4,
@@ -28,9 +29,9 @@ enum route_scope {
 };
 
 enum route_kind {
-    ROUTE_PAGE,   /* page answers */
-    ROUTE_CUMSUM, /* a tensor; codec by Content-Type */
-    ROUTE_DIALECT /* a tensor; its codec whatever the Content-Type */
+    ROUTE_PAGE,   /* a page */
+    ROUTE_CUMSUM, /* a tensor whose codec Content-Type selects */
+    ROUTE_DIALECT /* a tensor whose codec the route defines */
 };
 
 struct route {
@@ -41,35 +42,35 @@ struct route {
     enum metrics_route counted_as;
     page_function *page; /* NULL for tensors and texts */
     const struct codec *codec;
-    bool totals; /* the exact sum of each line, as a carry */
-    bool triton; /* as Triton: Content-Type is not looked at, a deadline that passed is 503 */
-    unsigned http_status; /* of the text */
-    const char *text;     /* of a page that is always the same, else NULL */
+    bool totals; /* the answer is the exact sum of each line, as a carry */
+    bool triton; /* Triton's rules: Content-Type is ignored, and a passed deadline is a 503 */
+    unsigned http_status; /* status code of `text` */
+    const char *text;     /* text of a page that never changes; NULL: another route */
 };
 
 struct route_match {
     const struct route *route;           /* NULL: unknown path */
-    const char *segments[PAGE_SEGMENTS]; /* into the path, NUL-terminated */
+    const char *segments[PAGE_SEGMENTS]; /* segments for "{}", in the path, NUL-terminated */
 };
 
-/* Find the row for a decoded path. Ends the segments of a match with a NUL where their slash
- * was, so the path is not whole any more afterwards. */
+/* Find the row of a decoded path. If a row matches, the slash after each segment for "{}" is
+ * overwritten with a NUL. */
 struct route_match route_find(char *path);
 
 enum {
-    ROUTE_NEAR_BYTES = 256 /* a pattern, and of paths that are near one at most 128 */
+    ROUTE_NEAR_BYTES = 256 /* room for a pattern whose "{}" are replaced */
 };
 
-/* The row that a client may have meant which asks for this path; NULL: none is near. The path is no
- * row's.
- * text: a path of that row that is no 404: its models and versions exist, and the name of a region
- *       is that of the path, or NAME */
+/* Returns the row that a client may have meant by a path that matches no row; NULL: none is
+ * similar.
+ * text   a path of that row that exists: its models and versions exist, and the name of a
+ *        region is that in the path, or NAME */
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES]);
 
-/* "GET, HEAD", "POST" or "GET, HEAD, POST": the Allow header of a 405. */
+/* Returns the value of Allow: "GET, HEAD", "POST" or "GET, HEAD, POST". */
 const char *route_allow(const struct route *route);
 
-/* The name of the first of these scopes. */
+/* Returns the name of the first of these scopes. */
 static inline const char *route_scope_name(unsigned scopes)
 {
     return (scopes & ROUTE_SCOPE_INFER) != 0     ? "infer"
@@ -77,19 +78,19 @@ static inline const char *route_scope_name(unsigned scopes)
                                                  : "admin";
 }
 
-/* The path of a request target ("/path?a=b" or "http://host/path") as it came, its escapes left:
- * where it begins in the text, and how long it is. */
+/* Returns the path in a request target ("/path?a=b" or "http://host/path"), not decoded, and
+ * its length in *bytes. */
 const char *target_path(const char *text, size_t *bytes);
 
-/* A request target taken apart; everything points into the text that was given. */
+/* A parsed request target; all pointers point into its text. */
 struct target {
     char *path; /* decoded, NUL-terminated */
     int param_count;
-    struct codec_param *params; /* LIMIT_QUERY_PARAMS of them, the caller's */
+    struct codec_param *params; /* [LIMIT_QUERY_PARAMS], owned by the caller */
 };
 
-/* Take text (NUL-terminated, "/path?a=b" or "http://host/path") apart in place.
- * in    target->params set by the caller
+/* Parse a request target ("/path?a=b" or "http://host/path") in place.
+ * in    target->params, set by the caller
  * err   INVALID_REQUEST: a broken %-escape, %00, an escaped slash in the path, too many
  *       parameters */
 MUST_CHECK enum status target_parse(char *text, struct target *target, struct error *err);

@@ -26,10 +26,10 @@
 #include <time.h>
 
 enum {
-    FILE_BYTES_MAX = 16 << 20, /* all authorities of Debian are 220 KB */
-    MOST_HANDSHAKES = 256,     /* handshakes of a loop at a time */
-    REST_BYTES = 16 << 10,     /* a flight of handshake messages; clients send less */
-    MESSAGE_BYTES = 32 << 10,  /* a handshake message; a longer one ends without an alert */
+    FILE_BYTES_MAX = 16 << 20, /* largest file; all authorities of Debian have 220 KB */
+    MOST_HANDSHAKES = 256,     /* most handshakes of a loop at a time */
+    REST_BYTES = 16 << 10,     /* bytes read after a refusal; clients send less in a flight */
+    MESSAGE_BYTES = 32 << 10,  /* longest handshake message; a longer one gets no alert */
     ALPN_EXTENSION = 16        /* application_layer_protocol_negotiation (RFC 7301) */
 };
 
@@ -43,9 +43,9 @@ enum file {
 struct tls_files {
     struct log *log;         /* borrowed */
     struct metrics *metrics; /* borrowed */
-    struct file_watch watch; /* used by the main thread only */
+    struct file_watch watch; /* main thread only */
     pthread_mutex_t lock;
-    struct tls_credentials *current; /* a reference, guarded by the lock */
+    struct tls_credentials *current; /* held; guarded by the lock */
 };
 
 /* The time in which all certificates of the server's chain are valid. */
@@ -65,9 +65,9 @@ struct tls_credentials {
 
 /* ---- bytes ---- */
 
-/* Read bytes that the client has sent after those that end its connection. Otherwise closing
- * would reset the connection, and the client would not read the reason. */
-static void drop_rest(const struct conn *conn)
+/* Discard the unread bytes of a refused client. Otherwise closing would reset the connection,
+ * and the client would not read the reason. */
+static void discard_rest(const struct conn *conn)
 {
     char rest[REST_BYTES];
     (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
@@ -84,11 +84,11 @@ static bool begins_plain_http(const char *bytes)
 static void answer_plain_http(struct conn *conn)
 {
     struct exchange *exchange = exchange_begin(conn, "");
-    drop_rest(conn);
+    discard_rest(conn);
     if (exchange != NULL) {
         conn->tls = NULL;
         (void)error_set(&exchange->request.error, STATUS_INVALID_REQUEST,
-                        "plain HTTP came to a port that speaks TLS: use https://");
+                        "this port speaks TLS, and the request is plain HTTP: use https://");
         respond_early(exchange);
     }
 }
@@ -122,7 +122,7 @@ static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int 
 
 /* ---- handshakes ---- */
 
-/* The handshake of the connection is over. Returns false if it was over before. */
+/* Note that the handshake is over. Returns false if it was over before. */
 static bool handshake_over(struct conn *conn)
 {
     if (!conn->handshaking) {
@@ -133,11 +133,11 @@ static bool handshake_over(struct conn *conn)
     return true;
 }
 
-/* Send the client an alert; the caller ends the handshake. */
+/* Send an alert to the client; the caller ends the handshake. */
 static void refuse_client(gnutls_session_t session, gnutls_alert_description_t why)
 {
     (void)gnutls_alert_send(session, GNUTLS_AL_FATAL, why);
-    drop_rest(gnutls_transport_get_ptr(session));
+    discard_rest(gnutls_transport_get_ptr(session));
 }
 
 static void log_refusal(const struct conn *conn, const char *what, const char *why)
@@ -226,7 +226,7 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
 }
 
 /* Cut the oldest handshake of the client with most connections. */
-static void make_handshake_room(struct http_loop *loop)
+static void cut_a_handshake(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
     uint64_t most = 0;
@@ -299,7 +299,7 @@ static struct validity validity_of(const gnutls_x509_crt_t *chain, unsigned coun
     return found;
 }
 
-/* Refuse a key that clients refuse: RSA below 2048 bits, or of that strength. */
+/* Refuse a key that clients refuse: RSA below 2048 bits, or another key that is weaker. */
 static enum status check_strength(gnutls_x509_crt_t certificate, const char *path,
                                   struct error *err)
 {
@@ -344,9 +344,9 @@ static gnutls_datum_t datum_of(const struct file_text *text)
                             .size = (unsigned)text->count};
 }
 
-/* Make credentials of the files' texts, texts[FILE_COUNT]. */
-static enum status use_texts(struct tls_credentials *credentials, const struct file_text *texts,
-                             struct error *err)
+/* Set the credentials from texts[FILE_COUNT], the contents of the files. */
+static enum status set_credentials(struct tls_credentials *credentials,
+                                   const struct file_text *texts, struct error *err)
 {
     const char *const *paths = credentials->files->watch.paths;
     const gnutls_datum_t cert = datum_of(&texts[FILE_CERT]);
@@ -387,7 +387,7 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
         status = file_watch_read(&credentials->files->watch, i, FILE_BYTES_MAX, &texts[i], err);
     }
     if (status == STATUS_OK) {
-        status = use_texts(credentials, texts, err);
+        status = set_credentials(credentials, texts, err);
     }
     for (size_t i = 0; i < FILE_COUNT; i++) {
         file_text_free(&texts[i]);
@@ -395,7 +395,7 @@ static enum status load_credentials(struct tls_credentials *credentials, struct 
     return status;
 }
 
-/* No other thread uses the credentials. */
+/* Free credentials that no other thread uses. */
 static void credentials_free(struct tls_credentials *credentials)
 {
     if (credentials->gnutls != NULL) {
@@ -437,8 +437,8 @@ static void time_text(time_t time, char text[32])
     }
 }
 
-/* Warn of certificates that clients will refuse, and of a key that is no secret. The key's
- * group may read the key, because systemd's SupplementaryGroups= and Kubernetes' fsGroup give a
+/* Warn of certificates that clients will refuse, and of a key that other users can read. The
+ * key's group may read the key: systemd's SupplementaryGroups= and Kubernetes' fsGroup give a
  * service access by a group. */
 static void warn_of_files(const struct tls_files *files, const struct validity *validity)
 {
@@ -449,7 +449,7 @@ static void warn_of_files(const struct tls_files *files, const struct validity *
     if (validity->end <= now) {
         time_text(validity->end, text);
         log_message(files->log, LOG_WARN,
-                    "TLS: %s has a certificate that ended at %s: clients refuse it, renew it",
+                    "TLS: %s has a certificate that expired at %s: clients refuse it, renew it",
                     paths[FILE_CERT], text);
     }
     if (validity->begin > now) {
@@ -468,7 +468,7 @@ static void warn_of_files(const struct tls_files *files, const struct validity *
 }
 
 /* Read the files, and use the credentials in them for new connections. */
-static enum status take_up_files(struct tls_files *files, struct error *err)
+static enum status load_files(struct tls_files *files, struct error *err)
 {
     char text[32];
     struct tls_credentials *credentials = calloc(1, sizeof *credentials);
@@ -485,13 +485,13 @@ static enum status take_up_files(struct tls_files *files, struct error *err)
     }
     const struct validity validity = credentials->validity;
     MUST(pthread_mutex_lock(&files->lock));
-    struct tls_credentials *before = files->current;
+    struct tls_credentials *previous = files->current;
     files->current = credentials;
     MUST(pthread_mutex_unlock(&files->lock));
-    credentials_release(before);
+    credentials_release(previous);
     metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, validity.end);
     time_text(validity.end, text);
-    log_message(files->log, LOG_INFO, "TLS: %s is taken up, valid until %s",
+    log_message(files->log, LOG_INFO, "TLS: %s is loaded, valid until %s",
                 files->watch.paths[FILE_CERT], text);
     warn_of_files(files, &validity);
     return STATUS_OK;
@@ -534,7 +534,7 @@ enum status tls_files_open(const struct config *config, struct log *log,
                                        .flags = {[FILE_CERT] = "--tls-cert",
                                                  [FILE_KEY] = "--tls-key",
                                                  [FILE_CLIENT_CA] = "--tls-client-ca"}};
-    status = take_up_files(files, err);
+    status = load_files(files, err);
     if (status != STATUS_OK) {
         tls_files_close(files);
         return status;
@@ -557,14 +557,14 @@ void tls_files_tick(struct tls_files *files, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (files != NULL && file_watch_due(&files->watch, now_ns) &&
-        take_up_files(files, &err) != STATUS_OK) {
+        load_files(files, &err) != STATUS_OK) {
         file_watch_failed(&files->watch, now_ns);
-        log_message(files->log, LOG_ERROR, "%s; the certificate from before stays in use",
+        log_message(files->log, LOG_ERROR, "%s; the previous certificate stays in use",
                     err.detail);
     }
 }
 
-/* ---- a connection's life ---- */
+/* ---- begin and end of a connection ---- */
 
 void tls_begin(struct conn *conn)
 {
@@ -594,7 +594,7 @@ void tls_begin(struct conn *conn)
         gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUIRE);
     }
     if (loop->handshaking > MOST_HANDSHAKES) {
-        make_handshake_room(loop);
+        cut_a_handshake(loop);
     }
 }
 
@@ -641,11 +641,11 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
 
 /* ---- options of libmicrohttpd's daemons ---- */
 
-/* Fast ciphers with authentication and fast key exchanges with forward secrecy, in the server's
- * order, so that clients do not choose the cost. ChaCha20 takes three times as long as AES, and
- * is for clients without AES. The profile refuses certificates of clients, and of their
- * issuers, with keys below 112 bits of security: RSA below 2048 bits. libmicrohttpd only reads
- * the text. */
+/* Fast authenticated ciphers and fast key exchanges with forward secrecy, in the server's
+ * order, so that clients do not choose the cost. ChaCha20 is for clients without AES: it takes
+ * three times as long. The profile refuses certificates of clients, and of their issuers, with
+ * keys below 112 bits of security, which is RSA below 2048 bits. libmicrohttpd only reads the
+ * text. */
 void *tls_priorities(void)
 {
     static char priorities[] =
@@ -656,7 +656,7 @@ void *tls_priorities(void)
     return priorities;
 }
 
-/* Called only by a session whose own credentials could not be set; the session ends. */
+/* GnuTLS calls this only in a session whose credentials could not be set; the session ends. */
 /* NOLINTBEGIN(readability-function-size,readability-non-const-parameter): GnuTLS's signature */
 static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                           gnutls_pcert_st **certificates, unsigned *count,

@@ -3,7 +3,7 @@
  *
  *   - Credentials (--tls-cert, --tls-key, --tls-client-ca) are read at the start and again
  *     whenever the files change. A connection keeps the credentials that were current when it
- *     began, so a change fails no request; libmicrohttpd's daemon would keep its own for ever.
+ *     began, so a change fails no request; a daemon of libmicrohttpd would keep its own.
  *     Unusable files (half a file, a key that does not belong to the certificate) are refused
  *     with a line in the log. The previous credentials stay in use, and the files are read
  *     again when they change, and every minute.

@@ -1,4 +1,4 @@
-/* Reads and compares tokens; see tokens.h. */
+/* See tokens.h. */
 #include "server/http/tokens.h"
 
 #include "proto/text.h"
@@ -19,25 +19,25 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
-    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a name of one letter, a colon, the line's end */
+    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a letter, a colon, a hash, the line's end */
     ADDRESSES = 1024,                  /* slots for addresses that presented wrong tokens */
-    WRONG_AT_ONCE = 10,    /* wrong tokens that an address may present at once ... */
-    WRONG_EVERY_MS = 1000, /* ... and the interval after which it may present one more */
-    WRONG_KNOWN = 4,       /* last wrong tokens of an address, which are not counted again */
-    STACK_BYTES = 8192     /* more than any digest of GnuTLS has on its stack */
+    WRONG_AT_ONCE = 10,                /* allowance of an address, in wrong tokens */
+    WRONG_EVERY_MS = 1000,             /* time in which the allowance grows by one */
+    WRONG_KNOWN = 4,   /* last wrong tokens of an address, which are not counted again */
+    STACK_BYTES = 8192 /* more than any digest of GnuTLS uses of the stack */
 };
 
 /* An address that has presented wrong tokens. */
 struct offender {
     uint64_t key;
-    uint64_t free_ns; /* time of the full allowance: each counted wrong token moves it on */
+    uint64_t free_ns; /* time of the full allowance; each counted wrong token postpones it */
     size_t wrong_count;
     uint64_t wrong[WRONG_KNOWN]; /* first bytes of the hashes of the last wrong tokens */
 };
 
 struct tokens {
     struct log *log;
-    struct file_watch watch; /* main's */
+    struct file_watch watch; /* main thread only */
     uint64_t seed;           /* secret: clients can neither choose the slot of an address, nor
                               * learn hashes from the time that a bucket takes */
     pthread_mutex_t lock;
@@ -49,7 +49,7 @@ struct tokens {
 
 static enum status bad_line(struct error *err, size_t number, const char *why)
 {
-    /* The line itself stays out of it: it may be a token by mistake. */
+    /* The message does not quote the line, which may be a token by mistake. */
     return error_set(err, STATUS_INVALID_FIELD,
                      "line %zu: %s; expected name:sha256-hex-of-the-token[:scopes], as `tally "
                      "token new NAME` prints it",
@@ -64,7 +64,7 @@ static bool read_hash(char *text, uint8_t *hash)
            bytes == TOKEN_HASH_BYTES;
 }
 
-/* "infer,metrics"; 0 if there is a word that is no scope. */
+/* Parse "infer,metrics". Returns 0 if a word is no scope. */
 static unsigned read_scopes(char *text)
 {
     unsigned scopes = 0;
@@ -99,7 +99,7 @@ static enum status parse_line(char *line, size_t number, struct token *token, st
                : bad_line(err, number, "its scopes are not some of infer, metrics and admin");
 }
 
-/* The first bytes of a hash: enough to tell tokens apart where none is let in by them. */
+/* Returns the first bytes of a hash: enough to distinguish tokens where they give no access. */
 static uint64_t begin_of(const uint8_t *hash)
 {
     uint64_t begin = 0;
@@ -117,8 +117,8 @@ static size_t bucket_of(uint64_t seed, const uint8_t *hash)
     return (scatter(begin_of(hash) ^ seed) >> 32) % TOKENS_MAX;
 }
 
-/* Put the last token of the list into its bucket. Two lines with one hash are a mistake: one of the
- * two names and scopes would silently not count. */
+/* Put the last token of the list into its bucket. Two lines with one hash are refused, because
+ * one of the two names and scopes would be ignored silently. */
 static enum status index_token(struct token_list *list, uint64_t seed, struct error *err)
 {
     struct token *new = &list->tokens[list->count - 1];
@@ -153,13 +153,12 @@ enum status tokens_parse(char *text, size_t bytes, uint64_t seed, struct token_l
                          struct error *err)
 {
     enum status status = STATUS_OK;
-    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* and a bad line */
+    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* one for a bad line */
     struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
-    for (size_t i = 0; i < bytes;
-         i++) { /* a NUL ends no line, and is part of none that is right */
+    for (size_t i = 0; i < bytes; i++) { /* a NUL does not end the text, and is invalid */
         text[i] = (char)(text[i] == '\0' ? '\1' : text[i]);
     }
     for (size_t number = 1; status == STATUS_OK && text != NULL; number++) {
@@ -183,7 +182,7 @@ enum status tokens_parse(char *text, size_t bytes, uint64_t seed, struct token_l
     return STATUS_OK;
 }
 
-static enum status take_up_tokens(struct tokens *tokens, struct error *err)
+static enum status load_tokens(struct tokens *tokens, struct error *err)
 {
     struct token_list *list = NULL;
     struct file_text text = {.count = 0};
@@ -197,11 +196,11 @@ static enum status take_up_tokens(struct tokens *tokens, struct error *err)
     }
     size_t count = list->count;
     MUST(pthread_mutex_lock(&tokens->lock));
-    struct token_list *before = tokens->list;
+    struct token_list *previous = tokens->list;
     tokens->list = list;
     MUST(pthread_mutex_unlock(&tokens->lock));
-    free(before);
-    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are taken up", count,
+    free(previous);
+    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are loaded", count,
                 tokens->watch.paths[0]);
     return STATUS_OK;
 }
@@ -222,7 +221,7 @@ enum status tokens_open(const char *path, struct log *log, struct tokens **out,
     if (getrandom(&tokens->seed, sizeof tokens->seed, GRND_NONBLOCK) < 0) {
         tokens->seed = (uint64_t)(uintptr_t)tokens;
     }
-    enum status status = take_up_tokens(tokens, err);
+    enum status status = load_tokens(tokens, err);
     if (status != STATUS_OK) {
         tokens_close(tokens);
         return status;
@@ -244,20 +243,19 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 {
     struct error err = ERROR_INIT;
     if (tokens != NULL && file_watch_due(&tokens->watch, now_ns) &&
-        take_up_tokens(tokens, &err) != STATUS_OK) {
+        load_tokens(tokens, &err) != STATUS_OK) {
         file_watch_failed(&tokens->watch, now_ns);
-        log_message(tokens->log, LOG_ERROR, "%s; the tokens from before stay in use",
-                    err.detail);
+        log_message(tokens->log, LOG_ERROR, "%s; the previous tokens stay in use", err.detail);
     }
 }
 
 /* ---- a request ---- */
 
-/* Count a wrong token for its address (an IPv6 address counts as its /64 network). Returns false
- * if the address has used its allowance up. A token that is among the last wrong ones of its address
- * is not counted again: a client that goes on with an old token guesses nothing. An address takes
- * the slot of another with the same place, and begins with a full allowance. Thread: a holder of
- * the lock. */
+/* Count a wrong token of an address (of an IPv6 address: of its /64 network). Returns false if
+ * the allowance of the address is used up. A token that is among the last wrong ones of its
+ * address is not counted again: a client that repeats an old token guesses nothing. If two
+ * addresses share a slot, the second replaces the first and begins with a full allowance.
+ * Thread: a holder of the lock. */
 static bool allow_wrong_token(struct tokens *tokens, const struct address *peer,
                               const uint8_t *hash, uint64_t now_ns)
 {
@@ -280,8 +278,8 @@ static bool allow_wrong_token(struct tokens *tokens, const struct address *peer,
     return true;
 }
 
-/* The token with this hash, which is compared with all hashes of its bucket in a time that does not
- * depend on them. Thread: a holder of the lock. */
+/* Returns the token with this hash; NULL: none. The time does not depend on the hashes that are
+ * compared. Thread: a holder of the lock. */
 static const struct token *find_token(const struct tokens *tokens, const uint8_t *hash)
 {
     const struct token_list *list = tokens->list;
@@ -294,14 +292,14 @@ static const struct token *find_token(const struct tokens *tokens, const uint8_t
     return found;
 }
 
-/* The hash copies what it is of to its stack, and leaves it there. */
+/* Overwrite the stack below, where the hash function has left a copy of the token. */
 __attribute__((noinline)) static void overwrite_stack(void)
 {
     uint8_t below[STACK_BYTES];
     gnutls_memset(below, 0, sizeof below);
 }
 
-/* Hash the token of "Bearer TOKEN" and overwrite it; false if there is none. */
+/* Hash the token of "Bearer TOKEN", and overwrite it. Returns false if there is none. */
 static bool hash_token(char *authorization, uint8_t *hash)
 {
     static const char scheme[] = "Bearer";
@@ -338,14 +336,15 @@ enum status tokens_check(struct tokens *tokens, const struct address *peer, char
     MUST(pthread_mutex_unlock(&tokens->lock));
     if (!allowed) {
         return error_set_field(err, STATUS_THROTTLED, "Authorization",
-                               "the token is not one of this server's, and neither were more "
-                               "than ten others that came from this address: send a right one, "
-                               "which is served at once");
+                               "the token is not one of this server's, nor were more than ten "
+                               "others that this address sent lately: send a valid token, "
+                               "which is accepted at once");
     }
     if (has == 0) {
-        return error_set_field(err, STATUS_UNAUTHORIZED, "Authorization",
-                               "the token is not one of this server's: it was mistyped, taken "
-                               "away or is another server's");
+        return error_set_field(
+            err, STATUS_UNAUTHORIZED, "Authorization",
+            "the token is not one of this server's: it was mistyped, removed "
+            "or belongs to another server");
     }
     if ((has & scopes) == 0) {
         return error_set_field(err, STATUS_FORBIDDEN, "Authorization",

@@ -1,19 +1,20 @@
-/* Who may send requests: the tokens of --token-file, of which it has hashes alone.
+/* The tokens of --token-file, which has their hashes, and the check of a request's token.
  *
- *   # name:sha256-hex-of-the-token[:scope,scope]       a comment, or a line of it
+ *   # name:sha256-hex-of-the-token[:scope,scope]       a comment
  *   ci:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
  *
- * A name is 1..64 letters, digits, '.', '_' and '-', and may have several lines: the old token and
- * the new. Without scopes a line has `infer`. A hash stands in one line. The file is read again when
- * it changes. A file that cannot be read, has a bad line, or has no token is refused: at the start
- * with an error, later with a line in the log, and the tokens from before stay in use.
+ * A name is 1..64 letters, digits, '.', '_' and '-', and may have several lines, for example
+ * for the old token and the new. A line without scopes has `infer`. A hash occurs in one line.
+ * The file is read again when it changes. A file that cannot be read, has a bad line, or has no
+ * token is refused: at the start with an error, later with a line in the log; the previous
+ * tokens then stay in use.
  *
- * The token that a client presents is hashed and overwritten where it lies. The hash is compared
- * in constant time with the hashes of its bucket, which a secret function of the hash chooses. Every
- * token is looked up, whatever its address has presented before: a token has 256 random bits, and
- * no rate of guesses finds one. An address that presents many different wrong tokens gets THROTTLED
- * for further wrong ones, with a Retry-After that clients obey. A token is in no log and no error;
- * its name is. */
+ * The token of a request is hashed and overwritten in place. The hash is compared in constant
+ * time with the hashes of its bucket, which a secret function of the hash chooses. Every token
+ * is looked up, even after wrong ones from the same address: a token has 256 random bits, so no
+ * rate of guesses finds one. An address that presents many different wrong tokens gets
+ * THROTTLED for further ones, with a Retry-After that clients obey. Logs and errors have the
+ * name of a token, and never the token. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 
@@ -38,8 +39,8 @@ struct token {
     char name[TOKEN_NAME_BYTES];
     unsigned scopes; /* bits of enum route_scope */
     uint8_t hash[TOKEN_HASH_BYTES];
-    uint16_t next; /* 1 + index of the token before it in its bucket; 0: there is none */
-    size_t line;   /* number in the file, from 1 */
+    uint16_t next; /* 1 + index of the previous token of the bucket; 0: none */
+    size_t line;   /* number of the line in the file, from 1 */
 };
 
 struct token_list {
@@ -48,14 +49,14 @@ struct token_list {
     struct token tokens[];
 };
 
-/* Read the text of a file, which is taken apart meanwhile. text[bytes] is 0. The seed is a secret
- * that the buckets depend on.
+/* Parse the text of a file, in place. text[bytes] is 0. The seed is a secret on which the
+ * buckets depend.
  * out   *list   free() is due
  * err   INVALID_FIELD, naming the line, or: there is no token; OUT_OF_MEMORY */
 MUST_CHECK enum status tokens_parse(char *text, size_t bytes, uint64_t seed,
                                     struct token_list **list, struct error *err);
 
-/* *out stays NULL where path is "". Thread: main.
+/* Read the file; *out stays NULL if path is "". Thread: main.
  * err   INVALID_FIELD, naming the file */
 MUST_CHECK enum status tokens_open(const char *path, struct log *log, struct tokens **out,
                                    struct error *err);
@@ -64,11 +65,12 @@ void tokens_close(struct tokens *tokens); /* NULL is fine */
 /* Read the file again if it has changed. NULL is fine. Thread: main. */
 void tokens_tick(struct tokens *tokens, uint64_t now_ns);
 
-/* May a client at this address do what needs one of these scopes? Thread: any.
- * authorization   the field as it came, NULL if there is none; its token is overwritten
- * out             name, of TOKEN_NAME_BYTES, where a token is known
- * err             UNAUTHORIZED, FORBIDDEN, THROTTLED (one wrong token too many from this address):
- *                 field is Authorization */
+/* Check that the request of a client at this address has a token with one of these scopes.
+ * Thread: any.
+ * authorization   the field's value, whose token is overwritten; NULL: none
+ * name            set to the name of a known token; [TOKEN_NAME_BYTES]
+ * err             UNAUTHORIZED, FORBIDDEN, THROTTLED (too many wrong tokens from this address);
+ *                 its field is Authorization */
 MUST_CHECK enum status tokens_check(struct tokens *tokens, const struct address *peer,
                                     char *authorization, unsigned scopes, char *name,
                                     struct error *err);

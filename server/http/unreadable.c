@@ -1,22 +1,21 @@
-/* What libmicrohttpd refuses by itself, because it cannot be read as a request: a request line, a
- * header or a chunk that is malformed or too long. Its own answer would be HTML and have no id, so
- * a client gets ours instead, as every other error: it is written to the socket, and our side
- * closed, when libmicrohttpd writes to its log that it is about to answer. The log's daemon has one
- * connection, so the log line belongs to that connection.
- *
- * Thread: the loop. */
+/* Answers to requests that libmicrohttpd refuses by itself: a request line, a header or a chunk
+ * is malformed or too long. libmicrohttpd's answer would be HTML without an id, so the client
+ * gets an error in JSON instead. When libmicrohttpd logs that it is about to answer, the error
+ * is written to the socket, and the socket is closed for writing. The log's daemon has one
+ * connection, so the log line belongs to that connection. Possible failures: those of
+ * respond_early(). Thread: the loop. */
 #include "server/http/loop.h"
 
 #include <string.h>
 
 enum {
-    SHOWN = 256 /* bytes of the page's text in the answer */
+    TEXT_BYTES = 256 /* room for the page's text in the answer */
 };
 
-/* The first row that matches gives the status, the field and the advice of a refusal. */
+/* Status, field and advice of a refusal, which the first matching row defines. */
 static const struct refusal {
     unsigned http_status;
-    const char *word; /* of the page that libmicrohttpd would answer */
+    const char *word; /* a text in libmicrohttpd's page */
     enum status status;
     const char *field;
     const char *advice;
@@ -44,12 +43,13 @@ static const struct refusal {
     {505, "", STATUS_HTTP_VERSION, "", "expected HTTP/1.1 or HTTP/1.0"},
 };
 
-/* What the page says, without tags, entities and the last full stop. */
-static void page_text(const char *page, char text[SHOWN])
+/* Extract the text of the page, without tags, entities and the final full stop. */
+static void page_text(const char *page, char text[TEXT_BYTES])
 {
     const char *body = strstr(page, "<body>");
     size_t used = 0;
-    for (const char *at = body != NULL ? body : page; *at != '\0' && used < SHOWN - 1; at++) {
+    for (const char *at = body != NULL ? body : page; *at != '\0' && used < TEXT_BYTES - 1;
+         at++) {
         if (*at == '<' || *at == '&') {
             at += strcspn(at, *at == '<' ? ">" : ";");
             if (*at == '\0') {
@@ -65,7 +65,7 @@ static void page_text(const char *page, char text[SHOWN])
 void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page)
 {
     struct conn *conn = daemon->conn;
-    char text[SHOWN];
+    char text[TEXT_BYTES];
     size_t row = 0;
     page_text(page, text);
     while (row < ARRAY_COUNT(refusals) && (refusals[row].http_status != http_status ||
@@ -76,7 +76,7 @@ void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const c
         return;
     }
     struct exchange *exchange = conn->exchange;
-    if (exchange == NULL) { /* not even a request line has come */
+    if (exchange == NULL) { /* no request line could be read */
         exchange = exchange_begin(conn, "");
     }
     if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||

@@ -161,7 +161,7 @@ def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path
     memory.close()
     memory.unlink()
     serial = tls.rotate()
-    until(lambda: server.log.count("is taken up") == 2, 60, what=f"certificate {serial}")
+    until(lambda: server.log.count("is loaded") == 2, 60, what=f"certificate {serial}")
     with server.wire() as wire:  # past libmicrohttpd
         wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert wire.answer().status == 413

@@ -245,7 +245,7 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
     certificate, key = bad(changing.authority)
     put(certificate, changing.certificate)
     put(key, changing.key)
-    until(lambda: server.log.count("is taken up") == 2, 60)
+    until(lambda: server.log.count("is loaded") == 2, 60)
     url, trust = f"https://localhost:{server.port}", changing.authority.certificate
     for command in (
         ["curl", "-sS", "--cacert", trust, f"{url}/livez"],
@@ -606,7 +606,7 @@ def not_yet(certificate):
 
 
 def test_a_certificate_that_is_not_valid_now_is_warned_of(start_server, changing):
-    ended = f"TLS: {changing.certificate} has a certificate that ended at 20"
+    ended = f"TLS: {changing.certificate} has a certificate that expired at 20"
     begins = f"TLS: {changing.certificate} has a certificate that is not valid before 2049-01-01T00"
     server = start_server(tls=changing)
     later = not_yet(changing.certificate)
@@ -631,7 +631,7 @@ def test_a_key_that_every_user_may_read_is_warned_of(start_server, changing, mod
     until(lambda: "listening on" in server.log, 60)
     assert server.log.count(says) == warns
     put(changing.key, changing.key)
-    until(lambda: server.log.count("is taken up") == 2, 60)
+    until(lambda: server.log.count("is loaded") == 2, 60)
     os.chmod(changing.key, 0o604)
     until(lambda: says.replace("0644", "0604") in server.log, 60)
     assert server.log.count(says) == 2 * warns
@@ -843,7 +843,7 @@ def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
         (many, "an extension has 129 elements (names, for example), expected at most 128"),
         (thousands, "bytes, expected at most 8192"),
         (bulky, "bytes, expected at most 8192"),
-        (chain_file("nine", few, *[clients.certificate] * 8), "more than 8 certificates came"),
+        (chain_file("nine", few, *[clients.certificate] * 8), "more than 8 certificates were sent"),
         (chain_file("forms", few, *[few[0]] * 5), "elements of DER, expected at most 640"),
     ):
         if said is None:

@@ -273,7 +273,7 @@ def test_what_is_no_file_in_the_place_of_the_tokens_is_refused_aloud_and_waited_
         until(lambda times=times: guarded.log.count("it is no file any more") == times, 60)
         assert client.post(PATH, BODY, calls.RAW, bearer("worker")).status == 200
     os.rename(tmp_path / "kept", tokens)
-    until(lambda: guarded.log.count("are taken up") == 2, 60)
+    until(lambda: guarded.log.count("are loaded") == 2, 60)
     client.close()
 
 
@@ -294,10 +294,10 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
         worker.start()
     fresh = tmp_path / "fresh"
     for at in range(5):
-        before = guarded.log.count("are taken up")
+        before = guarded.log.count("are loaded")
         fresh.write_text(line_of("worker", SECRETS["worker"][0]) + line_of(f"x{at}", f"{at}"))
         put(fresh, tokens)
-        until(lambda before=before: guarded.log.count("are taken up") > before, 60)
+        until(lambda before=before: guarded.log.count("are loaded") > before, 60)
     stop.set()
     for worker in workers:
         worker.join()
@@ -397,7 +397,7 @@ def test_what_has_been_written_to_a_pipe_by_somebody_who_is_gone_is_read(log_dir
         process = subprocess.Popen(["sh", "-c", command], stdin=reader, stderr=log)
     os.close(reader)
     try:
-        until(lambda: b"4 of /dev/stdin are taken up" in pathlib.Path(log.name).read_bytes())
+        until(lambda: b"4 of /dev/stdin are loaded" in pathlib.Path(log.name).read_bytes())
         process.terminate()
         assert process.wait(60) == 0
     finally:

@@ -286,7 +286,7 @@ static void certificates_and_their_bytes_are_bounded(void **state)
         assert_int_equal(check(f), STATUS_OK);
     }
     add(f, &made);
-    expect_refused(f, GNUTLS_A_UNSUPPORTED_CERTIFICATE, "more than 8 certificates came");
+    expect_refused(f, GNUTLS_A_UNSUPPORTED_CERTIFICATE, "more than 8 certificates were sent");
     forget(&made);
     static const uint8_t zeros[8192];
     begin_message(f);

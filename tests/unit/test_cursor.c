@@ -1,5 +1,4 @@
-/* cursor.h with the real HTTP loop and devices that do as they are told: every byte of a tensor
- * is scanned once, in order, whatever devices do and clients send. */
+/* cursor.h with the real HTTP loop and fake devices: every byte of a tensor is scanned once, in order. */
 #include "server/base/address.h"
 #include "server/sched/line.h"
 #include "tests/unit/fake_service.h"

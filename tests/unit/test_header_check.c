@@ -63,7 +63,7 @@ static void of_many_fields_of_one_name_the_last_are_kept_in_their_order(void **s
         fields[i] = (struct field){"X-Forwarded-For", values[i]};
     }
     (void)pass(&header, true, fields, ARRAY_COUNT(fields), &err);
-    assert_int_equal(header.forwarded.came, ARRAY_COUNT(values));
+    assert_int_equal(header.forwarded.total, ARRAY_COUNT(values));
     assert_int_equal(header.forwarded.count, HEADER_LIST);
     for (size_t i = 0; i < HEADER_LIST; i++) {
         assert_ptr_equal(header.forwarded.texts[i],

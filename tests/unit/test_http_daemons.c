@@ -66,7 +66,7 @@ static struct http_daemon *join(struct world *world, struct client *client)
         add_daemon(loop);
     }
     atomic_fetch_add(&client->connections, 1);
-    struct http_daemon *daemon = http_daemons_join(loop, client);
+    struct http_daemon *daemon = http_daemons_acquire(loop, client);
     http_daemon_begin_run(daemon);
     return daemon;
 }
@@ -86,7 +86,7 @@ static struct http_daemon *run_next(struct world *world, uint64_t ns)
 static void leave(struct http_daemon *daemon, struct client *client)
 {
     atomic_fetch_sub(&client->connections, 1);
-    http_daemon_leave(daemon);
+    http_daemon_release(daemon);
 }
 
 static void

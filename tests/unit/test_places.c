@@ -56,11 +56,11 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    while (places_drop_waiting(&world.places) != NULL) {
+    while (places_pop_waiting(&world.places) != NULL) {
     }
     for (size_t i = 0; i < CONNS; i++) {
         if (world.conns[i].client != NULL && !world.conns[i].closed) {
-            places_leave(&world.places, &world.conns[i]);
+            places_remove(&world.places, &world.conns[i]);
         }
     }
     assert_int_equal(places_connections(&world.places), 0);
@@ -93,7 +93,7 @@ static struct conn *join(const struct newcomer *newcomer, int loop)
     *conn = (struct conn){
         .client = newcomer->client, .loop = &world.loops[loop], .fd = world.ends[0]};
     atomic_store(&conn->activity, 2 * (SINCE + index));
-    places_join(&world.places, conn);
+    places_add(&world.places, conn);
     return conn;
 }
 
@@ -119,7 +119,7 @@ static struct newcomer *next(struct conn **evicted)
 static void end(struct conn *conn)
 {
     assert(conn != NULL); /* the compiler does not know that assert_non_null() ends here */
-    places_leave(&world.places, conn);
+    places_remove(&world.places, conn);
     conn->closed = true;
 }
 
