@@ -82,8 +82,8 @@ LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4)
 
-.PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps unit-tests kernel-tests
-all: $(BIN)/tallyd $(BIN)/tally
+.PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps help unit-tests kernel-tests
+all: $(BIN)/tallyd $(BIN)/tally ## Build tallyd and tally in build/bin
 
 build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 	@mkdir -p $(@D)
@@ -102,11 +102,11 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 
 # With the kernels for every level of processor: for machines other than this one.
 .PHONY: all-levels
-all-levels:
+all-levels: ## Build for every level of processor: also the library and the OpenCL driver
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all client opencl
 
 .PHONY: opencl
-opencl: $(LIB)/OpenCL/vendors/tally.icd
+opencl: $(LIB)/OpenCL/vendors/tally.icd ## Build the OpenCL driver for other programs
 # The driver for other programs: a shared object, and the file by which ICD loaders find it.
 $(LIB)/libtally_opencl.so: $(call objs,$(wildcard kernels/cpu/cpu_*.c) kernels/machine.c) $(AHEAD) kernels/cpu/cpu_export.map
 	@mkdir -p $(@D)
@@ -213,7 +213,7 @@ $(B)/tests/sanitizers/planted: $(call objs,tests/sanitizers/planted.c $(DRIVER_S
 
 # Speed of the kernels against a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
-kernel-bench: $(BIN)/kernel_bench
+kernel-bench: $(BIN)/kernel_bench ## Build build/bin/kernel_bench, which compares kernels with a copy
 BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c device_copy.c)
 $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) tests/lib/cl_fault.c tests/lib/device_aids.c kernels/embed.S $(KERNEL_PROTO_SRC)) $(TESTING_OBJ) $(B)/tests/bench/ahead.o
 	@mkdir -p $(@D)
@@ -252,7 +252,7 @@ $(B)/tests/liblog_calls.so: tests/trips/log_calls.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 .PHONY: trips
-trips: deps-test
+trips: deps-test ## Count the calls between files of server/ for each request
 	@$(MAKE) --no-print-directory MODE=trips build/trips/bin/tallyd build/trips/tests/liblog_calls.so
 	@build/venv/bin/python tests/trips/count_trips.py $(ARGS)
 
@@ -280,7 +280,7 @@ $(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERV
 $(B)/tests/unit/test_fuzz_wire: $(B)/tests/unit/test_fuzz_wire.o $(call objs,$(WIRE_SRC)) $(B)/libunit.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) $(WIRE_WRAPS) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
-fuzz: deps deps-sanitizers
+fuzz: deps deps-sanitizers ## Run each fuzz target for FUZZ_SECONDS (30)
 	@$(MAKE) --no-print-directory MODE=fuzz CC=clang CXX=clang++ $(FUZZ_NAMES:%=fuzz-%)
 fuzz-%: $(B)/tests/fuzz/fuzz_%
 	@mkdir -p $(B)/corpus/$* $(B)/found
@@ -328,12 +328,12 @@ $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
 	$(CC) $(DEFS) -c -o $@ $<
 
-deps:
+deps: ## Install what a build needs
 	@sh deploy/install-deps.sh run
 deps-%:
 	@sh deploy/install-deps.sh $*
 
-run: deps
+run: deps ## Install what is missing, build, and serve on 127.0.0.1:8000
 	@$(MAKE) --no-print-directory -j"$$(nproc)" all
 	$(BIN)/tallyd $(ARGS)
 
@@ -344,7 +344,7 @@ CLIENT_PROTO_SRC := proto/dtype.c proto/text.c
 CLIENT_OBJ := $(call objs,$(CLIENT_SRC) $(CLIENT_PROTO_SRC))
 CFLAGS_client := -fvisibility=hidden
 .PHONY: client libtally.a libtally.so client-tests
-client: libtally.a libtally.so $(BIN)/tally
+client: libtally.a libtally.so $(BIN)/tally ## Build libtally and tally
 libtally.a libtally.so: %: $(LIB)/%
 
 $(LIB)/libtally.a: $(CLIENT_OBJ)
@@ -373,7 +373,7 @@ $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd -lpthread
 .PHONY: bench-tools
 bench-tools: $(BIN)/tallyd $(BIN)/bare_mhd $(BIN)/kernel_bench $(BIN)/scan_turns $(BIN)/load_client
-bench:
+bench: ## Compare the speed with peers, which come from the Python package index
 	@VENV=build/bench-venv sh deploy/install-deps.sh bench
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
@@ -382,32 +382,32 @@ bench:
 # (docs/plots/figures-*.json), and writes tables and plots of docs/performance.md from those files.
 # ARGS=--again takes nothing over.
 .PHONY: bench-page
-bench-page:
+bench-page: ## Write docs/performance.md from the last figures of make bench
 	@python3 tests/bench/page.py $(ARGS)
-bench-quick: deps-test
+bench-quick: deps-test ## Compare the speed with libmicrohttpd and memory alone
 	@$(MAKE) --no-print-directory bench-tools
 	@build/venv/bin/python tests/bench/run.py --quick $(ARGS)
 
 # Pictures of the console for the documents.
 .PHONY: console-pictures
-console-pictures: deps-test
+console-pictures: deps-test ## Take the pictures of the console for the documents
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@build/venv/bin/python tests/console_pictures.py
 
 # A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.
 .PHONY: soak
-soak: deps-test
+soak: deps-test ## Send millions of requests of every kind, and watch the memory
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@python3 tests/load/soak.py $(ARGS)
 
 # The client's tests with 20 GiB in half a GiB of memory, and with an endless pipe for a minute.
 .PHONY: soak-client
-soak-client: deps-test
-	@TALLY_LONG=1 sh tests/client/run.sh
+soak-client: deps-test ## Run the tests of the client with 20 GiB and an endless pipe
+	@TALLY_TEST_LONG=1 sh tests/client/run.sh
 
 # Certificates and tokens replaced every second under load for a minute: make rotation ARGS='--seconds 600'.
 .PHONY: rotation
-rotation: deps-test
+rotation: deps-test ## Replace certificates and tokens every second under load
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@TALLYD=$(BIN)/tallyd build/venv/bin/python tests/load/rotation.py $(ARGS)
 
@@ -416,26 +416,26 @@ $(BIN)/load_client: $(call objs,$(wildcard tests/load/*.c))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lm
 .PHONY: overload
-overload: deps-test
+overload: deps-test ## Measure goodput and fairness at eight times the capacity
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@python3 tests/load/overload.py $(ARGS)
 
 # Three replicas behind HAProxy, restarted and killed under load: make fleet ARGS='--rounds 10'. As root they are the image's.
 .PHONY: fleet
-fleet: deps-test
+fleet: deps-test ## Restart and kill three replicas behind HAProxy under load
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@[ "$$(id -u)" != 0 ] || sh tests/fleet/root.sh build/fleet/root
 	@build/venv/bin/python tests/fleet/play.py $$([ "$$(id -u)" != 0 ] || echo --root build/fleet/root) $(ARGS)
 
 # The table of docs/sizing.md.
 .PHONY: sizing
-sizing: deps-test
+sizing: deps-test ## Measure the table of docs/sizing.md
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@build/venv/bin/python tests/fleet/sizing.py
 
 # Tables and plots of docs/design/scale.md, from simulations with fixed seeds; ARGS=--check: is it right about what was measured?
 .PHONY: sim
-sim: deps-test
+sim: deps-test ## Simulate fleets, for docs/design/scale.md
 	@build/venv/bin/python tests/sim/page.py $(ARGS)
 
 # DESTDIR may have a blank in it. The rest is written into files whose readers end a path there.
@@ -446,7 +446,7 @@ $(error PREFIX or LIBDIR is a path with a blank, "$(PREFIX)", "$(LIBDIR)": what 
 endif
 # With the kernels for every level of processor.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
-install:
+install: ## Install under PREFIX (/usr/local), staged in DESTDIR
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
 # All that README.md leads to, and what that speaks of.
 DOCUMENTS = $(shell find docs client/examples deploy/kubernetes deploy/monitoring deploy/dask -type f) $(wildcard *.md deploy/*.md) \
@@ -490,36 +490,37 @@ test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tes
     $(TESTING_OBJ) $(PRELOADED)
 cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
 
-test: deps-test
+test: deps-test ## Install what is missing, build, and run all tests
 	@sh tests/run.sh $(MODE)
-asan: deps-sanitizers
+asan: deps-sanitizers ## Run the tests with AddressSanitizer and UndefinedBehaviorSanitizer
+tsan: ## Run the tests with ThreadSanitizer
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
 # The server's threads are held up at random: what goes wrong on a busy machine once in a thousand runs does so now.
 # Not what is about speed.
 .PHONY: stalls
-stalls: deps-test
+stalls: deps-test ## Run the integration tests while threads are delayed at random
 	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED)
-	@TALLY_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
+	@TALLY_TEST_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
 
 # The programs of docs/clients in every language; those that need no compiler are in `make test`.
 .PHONY: test-clients
-test-clients: deps-test deps-clients
+test-clients: deps-test deps-clients ## Run the programs of docs/clients in every language
 	@$(MAKE) --no-print-directory -j"$$(nproc)" $(BIN)/tallyd
-	@TALLY_ALL_CLIENTS=1 TALLYD=$(CURDIR)/$(BIN)/tallyd build/venv/bin/python -m pytest tests/integration/test_client_pages.py -q
+	@TALLY_TEST_ALL_CLIENTS=1 TALLYD=$(CURDIR)/$(BIN)/tallyd build/venv/bin/python -m pytest tests/integration/test_client_pages.py -q
 
-lint: deps-lint
+lint: deps-lint ## Run the static checks
 	@sh tests/lint.sh
 
 # What takes minutes: the structure of the kernels, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
-kernel-sanitize: deps-sanitizers
+kernel-sanitize: deps-sanitizers ## Run the kernels under sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
-oclgrind: deps-oclgrind
+oclgrind: deps-oclgrind ## Run the kernels under Oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
+kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
@@ -529,22 +530,27 @@ kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/ke
 	@sh tests/sanitizers/kernels.sh
 	@sh tests/matrix/run.sh
 
-image:
+image: ## Build the container images
 	@sh tests/image/build.sh
-image-test: deps-test
+image-test: deps-test ## Build, start and test the container images
 	@sh tests/image/run.sh
 
 # Of this commit: its source, the same bytes each time, and Debian packages built from that; then these
 # installed, run and purged in a new Debian system (as root).
 .PHONY: dist deb deb-test
-dist:
+dist: ## Pack the source of this commit
 	@sh deploy/dist.sh
-deb: deps deps-release dist
+deb: deps deps-release dist ## Build Debian packages of this commit
 	@sh deploy/deb.sh
-deb-test: deb
+deb-test: deb ## Install, run and purge the Debian packages; as root
 	@sh tests/deb/run.sh
 
-clean:
+# Each target for people has its line behind two hashes in its rule.
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1 \2/p' Makefile | LC_ALL=C sort | while read -r target text; do \
+	    printf '  make %-18s %s\n' "$$target" "$$text"; done
+
+clean: ## Remove build/
 	rm -rf build
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -17,10 +17,12 @@ client/man/tally.1 s/^(\\.TH TALLY 1 "" "tally )[^"]*/\\1$version/
 client/man/tally.3 s/^(\\.TH TALLY 3 "" "tally )[^"]*/\\1$version/
 client/python/tally/__init__.py s/^(__version__ = ")[^"]*/\\1$version/
 client/tally.h s/^(.* version of this library, ")[^"]*/\\1$version/
-deploy/kubernetes/README.md s/(called .tally:)[0-9.]*[0-9]/\\1$version/
+deploy/dask/README.md s/(tally(-dask)?:)[0-9.]*[0-9]/\\1$version/g
+deploy/kubernetes/README.md s/(tally:)[0-9.]*[0-9]/\\1$version/g
 deploy/kubernetes/base/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
 deploy/kubernetes/overlays/dask/kustomization.yaml s/(name: tally[a-z-]*, newTag: )[^}]*/\\1$version/
 deploy/kubernetes/overlays/kserve/kustomization.yaml s/(name: tally, newTag: )[^}]*/\\1$version/
+docs/image.md s/(tally:)[0-9.]*[0-9]/\\1$version/
 server/pages/v2_pages.openapi.json s/^( *"version": ")[^"]*/\\1$version/
 END
 }

@@ -1,4 +1,4 @@
-/* A whole number and its unit, from the table of units; and back, by the largest that fits. */
+/* Conversion of byte counts from and to text, by one table of units. */
 #include "proto/byte_size.h"
 
 #include "proto/digits.h"
@@ -7,25 +7,31 @@
 #include <string.h>
 #include <strings.h>
 
-static const struct {
-    const char *name;
-    const char *brief;
-    uint64_t factor;
-} units[] = {{"TiB", "T", SIZE_TIB},
-             {"GiB", "G", SIZE_GIB},
-             {"MiB", "M", SIZE_MIB},
-             {"KiB", "K", SIZE_KIB},
-             {"B", "", 1}};
+enum {
+    UNIT_NAMES = 2,
+    WRITTEN_UNITS = 4 /* units that are written: the first rows, largest first */
+};
 
-/* The factor of a suffix, 0 if it is none. */
-static uint64_t suffix_factor(const char *suffix)
+static const struct {
+    const char *names[UNIT_NAMES]; /* the first one is written */
+    uint64_t factor;
+} units[] = {{{"TiB", "Ti"}, SIZE_TIB},
+             {{"GiB", "Gi"}, SIZE_GIB},
+             {{"MiB", "Mi"}, SIZE_MIB},
+             {{"KiB", "Ki"}, SIZE_KIB},
+             {{"TB", "T"}, UINT64_C(1000000000000)},
+             {{"GB", "G"}, UINT64_C(1000000000)},
+             {{"MB", "M"}, UINT64_C(1000000)},
+             {{"kB", "k"}, UINT64_C(1000)},
+             {{"B", ""}, 1}};
+
+/* Return the factor of a unit, upper case or lower case; 0: unknown. */
+static uint64_t unit_factor(const char *name)
 {
-    while (*suffix == ' ') {
-        suffix++;
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
-        if (strcasecmp(suffix, units[i].name) == 0 || strcasecmp(suffix, units[i].brief) == 0) {
-            return units[i].factor;
+    name += strspn(name, " ");
+    for (size_t i = 0; i < ARRAY_COUNT(units) * UNIT_NAMES; i++) {
+        if (strcasecmp(name, units[i / UNIT_NAMES].names[i % UNIT_NAMES]) == 0) {
+            return units[i / UNIT_NAMES].factor;
         }
     }
     return 0;
@@ -36,7 +42,7 @@ bool byte_size_read(const char *text, uint64_t *bytes)
     uint64_t number = 0;
     bool fits = false;
     size_t digits = digits_read(text, strlen(text), &number, &fits);
-    uint64_t factor = suffix_factor(text + digits);
+    uint64_t factor = unit_factor(text + digits);
     if (digits == 0 || !fits || factor == 0 ||
         __builtin_mul_overflow(number, factor, &number)) {
         return false;
@@ -47,16 +53,16 @@ bool byte_size_read(const char *text, uint64_t *bytes)
 
 void byte_size_text(uint64_t bytes, char *text, size_t room)
 {
-    for (size_t i = 0; units[i].factor > 1; i++) {
+    for (size_t i = 0; i < WRITTEN_UNITS; i++) {
         uint64_t factor = units[i].factor;
         if (bytes >= factor && bytes % factor == 0) {
             (void)snprintf(text, room, "%llu %s", (unsigned long long)(bytes / factor),
-                           units[i].name);
+                           units[i].names[0]);
             return;
         }
         if (bytes >= 10 * SIZE_KIB && bytes >= factor) {
             (void)snprintf(text, room, "%.1f %s", (double)bytes / (double)factor,
-                           units[i].name);
+                           units[i].names[0]);
             return;
         }
     }
@@ -70,7 +76,7 @@ void byte_size_compared_text(uint64_t bytes, uint64_t limit, char *text, size_t 
     while (unit < SIZE_TIB && bytes / unit >= 1024) {
         unit *= 1024;
     }
-    if (apart > 0 && apart < unit / 10) { /* one digit behind the point does not show it */
+    if (apart > 0 && apart < unit / 10) { /* one decimal does not show the difference */
         (void)snprintf(text, room, "%llu bytes", (unsigned long long)bytes);
     } else {
         byte_size_text(bytes, text, room);

@@ -48,7 +48,7 @@ for source in tests/kernels/test_corpus.c tests/kernels/test_scan_device.c \
     *) programs="$programs $build/${source%.c}" ;;
     esac
 done
-export TALLY_BUILD="$build" TALLY_BIN="$bin" TALLY_MODE="$mode" TALLY_LOGS="$logs"
+export TALLY_TEST_BUILD="$build" TALLY_TEST_BIN="$bin" TALLY_TEST_MODE="$mode" TALLY_TEST_LOGS="$logs"
 # What Python makes of the tests and their packages is kept, also where the environment says that it is
 # not to be: else each of pytest's processes compiles all of it again, a dozen seconds of a processor.
 export PYTHONDONTWRITEBYTECODE=

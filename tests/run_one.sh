@@ -1,12 +1,12 @@
 #!/bin/sh
-# Run one test program and leave "N passed, N failed, N skipped" in $TALLY_LOGS/NAME.count.
+# Run one test program and leave "N passed, N failed, N skipped" in $TALLY_TEST_LOGS/NAME.count.
 # A program says how it went in TAP (cmocka) or by such a closing line of its own; its exit
 # status counts too, so a crash is never taken for a pass. Shows the log of a failure only.
 set -u
 
 program=$1
-name=$(printf '%s' "${program#"$TALLY_BUILD"/tests/}" | tr '/.' '--')
-log=$TALLY_LOGS/$name.log
+name=$(printf '%s' "${program#"$TALLY_TEST_BUILD"/tests/}" | tr '/.' '--')
+log=$TALLY_TEST_LOGS/$name.log
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 started=$(date +%s)
@@ -47,7 +47,7 @@ closing=$(printf '%s\n' "$closing" | awk -v status="$status" '
         if (failed == 0 && status != 0) failed = 1
         printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
     }')
-printf '%s\n' "$closing" >"$TALLY_LOGS/$name.count"
+printf '%s\n' "$closing" >"$TALLY_TEST_LOGS/$name.count"
 
 case $closing in
 *" 0 failed"*) printf '%-34s %s (%s)\n' "$name" "$closing" "$cost" ;;

@@ -6,6 +6,7 @@
  * exit status (terminal.h). Signals end a command as soon as possible. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
+#include "proto/text.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,8 +15,44 @@
 #include <unistd.h>
 
 enum {
-    TOKEN_TEXT = 8192
+    TOKEN_TEXT = 8192,
+    HASH_DIGITS = 64,  /* hexadecimal digits of a SHA-256 hash */
+    COMMENTS_MAX = 100 /* lines that are skipped in search of a hash: /dev/zero has no end */
 };
+
+/* Whether a line is one of the server's --token-file: NAME:HASH or NAME:HASH:SCOPES. */
+static bool is_hash_line(const char *line)
+{
+    static const char hex[] = "0123456789abcdefABCDEF";
+    const size_t name = strcspn(line, ":");
+    const char *hash = line + name + (line[name] == ':');
+    return text_is_token_name(line, name) && strspn(hash, hex) == HASH_DIGITS &&
+           (hash[HASH_DIGITS] == '\0' || hash[HASH_DIGITS] == ':');
+}
+
+/* Read the next line, without its end. Returns false at the end of the file and after an error. */
+static bool read_line(FILE *file, char *line, size_t size)
+{
+    if (fgets(line, (int)size, file) == NULL) {
+        return false;
+    }
+    line[strcspn(line, "\r\n")] = '\0';
+    return true;
+}
+
+/* Whether the file is the server's --token-file, by its first line that is neither empty nor a
+ * comment. `first` is the first line of the file. */
+static bool holds_hashes(FILE *file, const char *first)
+{
+    char line[TOKEN_TEXT];
+    (void)snprintf(line, sizeof line, "%s", first);
+    for (int i = 0; i < COMMENTS_MAX && (line[0] == '\0' || line[0] == '#'); i++) {
+        if (!read_line(file, line, sizeof line)) {
+            return false;
+        }
+    }
+    return is_hash_line(line);
+}
 
 /* Read the bearer token: the first line of a file, or $TALLY_TOKEN. Returns false after
  * complaining. */
@@ -32,17 +69,24 @@ static bool read_token(const struct settings *settings, char *token, size_t size
     }
     FILE *file = fopen(settings->token_file, "re");
     token[0] = '\0';
-    bool read = file != NULL && (fgets(token, (int)size, file) != NULL || ferror(file) == 0);
+    bool read = file != NULL && (read_line(file, token, size) || ferror(file) == 0);
     if (!read) {
         (void)complain(EXIT_USAGE, "cannot read a token from %s: %s", settings->token_file,
                        errno_text());
     }
+    const bool hashes = read && holds_hashes(file, token);
     if (file != NULL) {
         (void)fclose(file);
     }
-    size_t length = strcspn(token, "\r\n");
-    token[length] = '\0';
-    if (read && (length == 0 || length + 1 == size)) {
+    const size_t length = strlen(token);
+    if (hashes) {
+        (void)complain(EXIT_USAGE,
+                       "cannot read a token from %s: it holds hashes, for the server's "
+                       "--token-file; tally needs the token itself, which `tally token new` "
+                       "showed on standard error",
+                       settings->token_file);
+        read = false;
+    } else if (read && (length == 0 || length + 1 == size)) {
         (void)complain(
             EXIT_USAGE,
             "cannot read a token from %s: the first line is %s, expected a token of at most "

@@ -82,7 +82,7 @@ const struct option_row option_rows[] = {
     {"retries", 0, OPTION_INTEGER, "N", NULL, AT(retries), 0, 1000, ON_CUMSUM | ON_INFO,
      "further attempts if the server is busy or a connection breaks (default 4)"},
     {"token-file", 0, OPTION_FILE, "FILE", NULL, AT(token_file), ANY, ON_SERVER,
-     "bearer token to send (default: $TALLY_TOKEN, else none)"},
+     "file whose first line is the bearer token (default: $TALLY_TOKEN, else none)"},
     {"cacert", 0, OPTION_FILE, "FILE", NULL, AT(ca_file), ANY, ON_SERVER,
      "certificates to trust instead of the system's"},
     {"cert", 0, OPTION_FILE, "FILE", NULL, AT(client_cert), ANY, ON_SERVER,

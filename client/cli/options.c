@@ -222,7 +222,7 @@ static int store_value(enum command_id command, const struct option_row *row, co
         right = parse_integer(row, value, to);
         break;
     case OPTION_SIZE:
-        expected = "a size (65536, 64KiB, 64MiB)";
+        expected = "a size (65536, 64KiB, 64Mi, 64MB)";
         right = parse_size(row, value, to);
         break;
     case OPTION_NUMBER:

@@ -1,5 +1,10 @@
-/* Command line and environment against the table. Every row has a descriptor that says where its
- * field lies and what may be in it; parsing walks descriptors and knows no setting by name. */
+/* Parses the command line and the environment by the table. Every row has a descriptor with the
+ * offset, the type and the bounds of its field. The parser walks descriptors; few settings are known
+ * by name.
+ *
+ * environment -> command line -> unknown variables -> values of the machine
+ *
+ * Possible failures: an unknown flag or variable, a value that its row does not allow, no memory. */
 #include "server/base/config.h"
 
 #include "kernels/machine.h"
@@ -9,22 +14,24 @@
 #include "proto/text.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Most that a default takes from the machine; a number that the operator gives stands. */
+/* Upper bounds of defaults that depend on the machine. A number that the operator sets is used as
+ * it is. */
 enum {
-    MOST_CPUS_FOUND = 256,  /* as many as --cpus may say, and Tally's own driver has threads */
+    MOST_CPUS_FOUND = 256,  /* the limit of --cpus, and of threads of Tally's own driver */
     MOST_CODECS_FOUND = 64, /* several HTTP threads read no more text than these parse */
     MOST_LOOPS_FOUND = 4,   /* more were never measured */
     MOST_CONNECTIONS_FOUND = 4096
 };
 
-/* How many connections the memory has room for. */
+/* The default of --max-connections, from the available memory. */
 enum {
     LEAST_CONNECTIONS_FOUND = 64,
-    CONNECTION_BYTES = 128 << 10, /* of a connection whose answer is not read: docs/sizing.md */
-    CONNECTIONS_PART = 4          /* of the memory: half is for --memory-budget */
+    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer: docs/sizing.md */
+    CONNECTIONS_PART = 4          /* divisor of the memory; half is for --memory-budget */
 };
 
 const struct config_row config_rows[] = {
@@ -52,7 +59,25 @@ const struct config_action_row config_actions[] = {
 
 const size_t config_action_count = ARRAY_COUNT(config_actions);
 
-/* ---- from a text to a value ---- */
+/* Kubernetes sets these for a service `tally` or `tally-NAME` in the namespace of a pod. An operator
+ * may mean the port to listen on by TALLY_PORT=8080, so that variable needs the value of an address. */
+#define SERVICE_LINKS \
+    "TALLY_*SERVICE_HOST TALLY_*SERVICE_PORT TALLY_*SERVICE_PORT_* TALLY_*PORT_[0-9]*"
+
+const struct config_foreign_row config_foreign[] = {
+    {"TALLY_URL TALLY_TOKEN", NULL,
+     "Address and token of the server, for the clients: tally(1), libtally, the Python "
+     "package."},
+    {"TALLY_OPENCL_THREADS", NULL,
+     "Threads of Tally's OpenCL driver in other programs. In tallyd these are --cpus."},
+    {SERVICE_LINKS, NULL, "Set by Kubernetes for a service whose name begins with tally."},
+    {"TALLY_*PORT", "*://*", "The same. Another value than an address is refused."},
+    {"TALLY_TEST_* TALLY_NO_INSTALL", NULL, "For the tests and the build of Tally."},
+};
+
+const size_t config_foreign_count = ARRAY_COUNT(config_foreign);
+
+/* ---- values ---- */
 
 void config_flag_name(const char *field, char *text, size_t room)
 {
@@ -91,10 +116,10 @@ static enum status set_number(const struct config_row *row, const char *source,
     uint64_t number = 0;
     if (!(is_size ? byte_size_read(text, &number)
                   : digits_are_all(text, strlen(text), &number))) {
-        return error_set(
-            err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
-            is_size ? "a number of bytes; write for example 65536, 64KiB, 512MiB or 4GiB"
-                    : "a whole number");
+        return error_set(err, STATUS_INVALID_REQUEST, "%s: \"%s\" is not %s", source, text,
+                         is_size
+                             ? "a number of bytes; write for example 65536, 64KiB, 512Mi or 4GB"
+                             : "a whole number");
     }
     if (number < row->min || number > row->max) {
         char low[CONFIG_BOUND_BYTES];
@@ -149,7 +174,7 @@ static enum status set_text(const struct config_row *row, const char *source, co
     return STATUS_OK;
 }
 
-/* Append the entries of a text, with commas and perhaps blanks between them. */
+/* Append the entries of a text, which commas separate, perhaps with blanks behind them. */
 static enum status extend_list(const struct config_row *row, const char *source,
                                const char *text, struct config_list *list, struct error *err)
 {
@@ -220,10 +245,11 @@ static void clear_field(struct config *config, const struct config_row *row)
 /* ---- flags and variables ---- */
 
 enum {
-    FLAG_BYTES = 64
+    FLAG_BYTES = 64,
+    VARIABLE_BYTES = 200 /* longer names of variables are cut; no setting has one */
 };
 
-/* The command line while it is read. */
+/* A command line and the position of its next word. */
 struct arguments {
     int count;
     const char *const *words;
@@ -266,7 +292,7 @@ static const struct config_row *find_row(const char *flag)
     return NULL;
 }
 
-/* The value of a flag: after its '=', or the next word. A bare boolean flag is true. */
+/* Find the value of a flag: behind its '=', or the next word. A boolean flag alone is true. */
 static enum status flag_value(const struct config_row *row, const char *flag,
                               const char *inlined, struct arguments *arguments,
                               const char **value, struct error *err)
@@ -287,8 +313,8 @@ static enum status flag_value(const struct config_row *row, const char *flag,
     return STATUS_OK;
 }
 
-/* True if the word, and the argument it needs, is one of the flags that do something else than
- * run the service. */
+/* Take a flag of config_actions with the argument that it needs. Returns false if the word is no such
+ * flag. */
 static bool take_action(const char *word, struct arguments *arguments, struct config *config)
 {
     const char *next =
@@ -348,8 +374,7 @@ static const char *environment_value(const char *const *environment, const char 
     return NULL;
 }
 
-/* Every setting from its variable, or its default. Variables of the prefix that name no setting
- * are left alone: Kubernetes sets TALLY_PORT and the like for a service called tally. */
+/* Set every field from its variable or its default. */
 static enum status read_environment(const char *const *environment, struct config *config,
                                     struct error *err)
 {
@@ -360,6 +385,72 @@ static enum status read_environment(const char *const *environment, struct confi
             config_variable_name(row->field, name, sizeof name);
             const char *value = environment_value(environment, name);
             TRY(set_field(config, row, name, value == NULL ? row->initial : value, err));
+        }
+    }
+    return STATUS_OK;
+}
+
+static bool is_setting(const char *variable)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES] = "";
+        if (config_rows[i].field != NULL) {
+            config_variable_name(config_rows[i].field, known, sizeof known);
+        }
+        if (strcmp(known, variable) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if another program defines the variable. */
+static bool is_foreign(const char *variable, const char *value)
+{
+    for (size_t i = 0; i < config_foreign_count; i++) {
+        const struct config_foreign_row *row = &config_foreign[i];
+        const char *names = row->names;
+        while (*names != '\0') {
+            char pattern[FLAG_BYTES];
+            const size_t length = strcspn(names, " ");
+            (void)snprintf(pattern, sizeof pattern, "%.*s", (int)length, names);
+            if (fnmatch(pattern, variable, 0) == 0 &&
+                (row->value == NULL || fnmatch(row->value, value, 0) == 0)) {
+                return true;
+            }
+            names += length + strspn(names + length, " ");
+        }
+    }
+    return false;
+}
+
+static enum status unknown_variable(const char *variable, struct error *err)
+{
+    struct suggestion suggestion = suggestion_for(variable);
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES];
+        if (config_rows[i].field != NULL) {
+            config_variable_name(config_rows[i].field, known, sizeof known);
+            suggestion_consider(&suggestion, known);
+        }
+    }
+    return error_set(
+        err, STATUS_INVALID_REQUEST,
+        "unknown variable %s%s (--allow-unknown-env starts all the same)", variable,
+        suggestion.text[0] != '\0' ? suggestion.text : "; tallyd --help lists the settings");
+}
+
+/* Refuse variables TALLY_... that neither a setting nor another program defines. */
+static enum status check_environment(const char *const *environment, struct error *err)
+{
+    for (; environment != NULL && *environment != NULL; environment++) {
+        char variable[VARIABLE_BYTES];
+        const size_t length = strcspn(*environment, "=");
+        (void)snprintf(variable, sizeof variable, "%.*s",
+                       (int)smaller_of(length, VARIABLE_BYTES), *environment);
+        if (strncmp(variable, "TALLY_", 6) == 0 && (*environment)[length] == '=' &&
+            !is_setting(variable) && !is_foreign(variable, *environment + length + 1)) {
+            return unknown_variable(variable, err);
         }
     }
     return STATUS_OK;
@@ -379,7 +470,7 @@ static bool clients_shorten(const char *path)
     return false;
 }
 
-/* Paths are compared with it byte by byte when their escapes are gone, and links begin with it. */
+/* The prefix is compared with unescaped paths byte by byte, and links begin with it. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
     static const char unescaped[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -417,6 +508,9 @@ enum status config_parse(int argc, const char *const *argv, const char *const *e
     }
     if (status == STATUS_OK) {
         status = check_base_path(config, err);
+    }
+    if (status == STATUS_OK && config->action == CONFIG_RUN && !config->allow_unknown_env) {
+        status = check_environment(environment, err);
     }
     const uint64_t available = machine_available_bytes();
     if (config->memory_budget == 0) {

@@ -1,5 +1,6 @@
-/* The settings of a run: command line over environment over defaults, checked against the table
- * (config_table.h). Read once by main, constant afterwards. Thread: any, once parsed. */
+/* The settings of a run, checked against the table (config_table.h). A flag wins over its variable,
+ * and the variable wins over the default. main reads the settings once; they are constant
+ * afterwards. Thread: any, once parsed. */
 #ifndef TALLY_SERVER_CONFIG_H
 #define TALLY_SERVER_CONFIG_H
 
@@ -21,7 +22,7 @@ struct config_list {
     char *items[CONFIG_LIST_MAX]; /* owned */
 };
 
-/* What the user wants besides running the service. */
+/* What tallyd does: run the service, or print something and exit. */
 enum config_action {
     CONFIG_RUN,
     CONFIG_HELP,
@@ -46,8 +47,9 @@ struct config {
 #undef X
 };
 
-/* Parse environment and command line; fills in what depends on the machine (memory budget,
- * threads).
+/* Parse environment and command line, and fill in the values that depend on the machine (memory
+ * budget, threads). Before the service runs, an unknown variable TALLY_... is an error, unless
+ * --allow-unknown-env is set.
  * out   *config   config_deinit() is due whatever the result
  * err   INVALID_REQUEST, one sentence for the terminal */
 MUST_CHECK enum status config_parse(int argc, const char *const *argv,
@@ -59,8 +61,8 @@ void config_print_help(FILE *out);
 void config_print_env(FILE *out); /* deploy/tallyd.env.example */
 void config_print_man(FILE *out); /* tallyd(8) */
 
-/* What a client may do about a limit on sizes: the end of such a refusal. The flag before it is
- * "the server's": the reader is not the one who set it. */
+/* The end of a refusal for a limit on sizes: advice for the client. Such a sentence names the flag
+ * as "the server's", because its reader did not set the flag. */
 #define CONFIG_LESS_ADVICE                                                            \
     "send less at once (a tensor may be cut along any axis, along the summed one in " \
     "parts), or ask the operator"
@@ -77,7 +79,7 @@ enum config_type {
 };
 
 struct config_row {
-    const char *title; /* of a group that begins here; then the rest is empty */
+    const char *title; /* title of a group that begins here; the other fields are empty then */
     const char *field;
     size_t offset; /* in struct config */
     enum config_type type;
@@ -91,10 +93,10 @@ struct config_row {
 extern const struct config_row config_rows[];
 extern const size_t config_row_count;
 
-/* A flag that does something else than run the service. */
+/* A flag that prints something in the place of running the service. */
 struct config_action_row {
     const char *flag;
-    const char *argument; /* the word it needs, "" for none */
+    const char *argument; /* the word that must follow, "": none */
     enum config_action action;
     const char *help;
 };
@@ -102,7 +104,17 @@ struct config_action_row {
 extern const struct config_action_row config_actions[];
 extern const size_t config_action_count;
 
-/* The bounds of a setting, as they are written. */
+/* Variables TALLY_... that other programs define, and that tallyd ignores. */
+struct config_foreign_row {
+    const char *names; /* patterns of fnmatch(3), separated by blanks */
+    const char *value; /* pattern of the value, NULL: any */
+    const char *owner; /* one sentence for tallyd(8) */
+};
+
+extern const struct config_foreign_row config_foreign[];
+extern const size_t config_foreign_count;
+
+/* The bounds of a setting as text. */
 enum {
     CONFIG_BOUND_BYTES = 32
 };

@@ -1,11 +1,12 @@
-/* Every setting an operator may change, one row each. From a row come the field of struct
- * config, the flag, the environment variable, --help, tallyd(8), deploy/tallyd.env.example and
- * the checks.
+/* Every setting of the operator, one row each. A row defines the field of struct config, the flag,
+ * the environment variable, the texts of --help, tallyd(8) and deploy/tallyd.env.example, and the
+ * checks.
  *
  *   field      its name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
- *   type       UINT a whole number, SIZE the same with KiB/MiB/GiB, BOOL, TEXT, CHOICE one of the
- *              words in `unit` (stored as its position), LIST texts (repeat the flag, or commas)
- *   default    as it would be written on the command line
+ *   type       UINT a whole number, SIZE a byte count (proto/byte_size.h), BOOL, TEXT, CHOICE one
+ *              of the words in `unit` (stored as its position), LIST texts (repeat the flag, or
+ *              separate them by commas)
+ *   default    as on the command line
  *   min, max   bounds of UINT and SIZE; of a LIST the number of entries, of a TEXT its length
  *   unit       shown in the help */
 #ifndef TALLY_SERVER_CONFIG_TABLE_H
@@ -150,13 +151,18 @@ X(cpus,                UINT,   "0",              0,          256,              "
 X(codec_threads,       UINT,   "0",              0,          256,              "threads",          \
   "Threads that parse and print long JSON texts, unpack bodies and pack answers. 0: as --cpus, at " \
   "most 64.")                                                                                      \
+GROUP("Start")                                                                                     \
+X(allow_unknown_env,   BOOL,   "false",          0,          1,                "true|false",       \
+  "Start even if the environment has a variable TALLY_... that neither tallyd nor a program "       \
+  "beside it knows. By default such a variable, a misspelled one for example, ends the start.")    \
 GROUP("Log")                                                                                       \
 X(log_format,          CHOICE, "text",           0,          0,                "text|json",        \
   "Form of the lines on standard error.")                                                          \
 X(log_level,           CHOICE, "info",           0,          0,                "error|warn|info|debug", \
   "Lines above this level are left out.")                                                          \
 X(log_requests,        BOOL,   "true",           0,          1,                "true|false",       \
-  "Write a line per request, at level info.")                                                      \
+  "Write a line per request, at level info; of an answered probe (/livez, /readyz, /v2/health/live, " \
+  "/v2/health/ready, --probe-listen) at level debug.")                                                      \
 X(log_bytes_per_s,     SIZE,   "512KiB",         0,          SIZE_TIB,         "bytes/s",          \
   "Bytes of the lines that clients cause, each second: a client alone may have half of them, two a " \
   "third each, and so on. Lines beyond that are left out, and counted in a line for each client. "  \

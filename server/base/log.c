@@ -1,10 +1,12 @@
-/* Lines gather in one buffer while the writer thread writes the other.
+/* Lines are appended to one buffer while the writer thread writes the other one.
  *
  * Text:  2026-11-21T03:04:05.678Z info request id=7 path=/v1/cumsum detail="two words"
  * JSON:  {"time":"2026-11-21T03:04:05.678Z","level":"info","message":"request","id":"7",…}
  *
- * Whatever clients send goes through put_escaped(): a line feed cannot begin a line of its own
- * and an escape sequence cannot reach a terminal. */
+ * put_escaped() escapes all text from clients: a line feed does not begin another line, and an escape
+ * sequence does not reach a terminal.
+ *
+ * Possible failures: none after log_open(). A line that cannot be stored or written is left out. */
 #include "server/base/log.h"
 
 #include "proto/json/writer.h"
@@ -25,33 +27,34 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 512 << 10, /* a second of --log-bytes-per-s, as it is by default */
+    BUFFER_BYTES = 512 << 10, /* the default of --log-bytes-per-s: a second of lines */
     LOG_LINE_BYTES = 4096,
-    VALUE_BYTES = 1024, /* of a field: an endless path leaves room for the status behind it */
-    RESERVE = 8,        /* of a line, for closing quote, brace and newline */
-    MOST_TOLD = 32      /* clients of whose lines some were left out, each second */
+    VALUE_BYTES =
+        1024,      /* longest value of a field: fields behind a long path keep their room */
+    RESERVE = 8,   /* end of a line: closing quote, brace and newline */
+    MOST_TOLD = 32 /* reports of lines left out, by client, each second */
 };
 
-#define IDLE_WAIT_NS (3600 * NS_PER_S) /* nothing to do without lines */
+#define IDLE_WAIT_NS (3600 * NS_PER_S) /* the writer waits so long for lines */
 
 struct log {
     struct log_options options;
     atomic_uint_fast64_t dropped;
     pthread_t writer;
-    bool joined;            /* the writer: who closes the log knows */
+    bool joined;            /* the writer has ended; of the thread that closes the log */
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t changed; /* monotonic clock */
     char *filling;          /* owned */
-    char *writing;          /* owned; the writer's alone */
+    char *writing;          /* owned; only the writer uses it */
     size_t filled;
     bool closing;
-    uint64_t reported; /* dropped lines already told */
+    uint64_t reported; /* dropped lines that a report has counted */
     struct log_shares shares;
 };
 
 /* ---- a line ---- */
 
-/* A line that is being built. Fields that do not fit are cut, never the line's end. */
+/* A line under construction. Fields that do not fit are cut; the end of the line always fits. */
 struct log_line {
     bool json;
     size_t used;
@@ -78,7 +81,7 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* In JSON a control character has its own escape; another byte is shown as text. */
+/* Append the escape of a byte. JSON has an escape for control characters; other bytes become text. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -88,8 +91,8 @@ static void put_byte_escape(struct log_line *line, unsigned char byte)
     line_put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
 }
 
-/* Text of which more than `most` bytes would stand in the line is cut. In JSON a backslash becomes
- * \x5c, or it could not be told from those that show a byte. */
+/* Append a text with escapes, cut to about `most` bytes. In JSON a backslash becomes \x5c; otherwise
+ * readers could not distinguish it from the escape of a byte. */
 static void put_escaped(struct log_line *line, const char *text, size_t most)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -110,7 +113,7 @@ static void put_escaped(struct log_line *line, const char *text, size_t most)
     }
 }
 
-/* Text form: a value that reads well without quotes. */
+/* Returns true if the value needs no quotes in text form. */
 static bool is_bare(const char *value)
 {
     for (const unsigned char *s = (const unsigned char *)value; *s != '\0'; s++) {
@@ -121,7 +124,7 @@ static bool is_bare(const char *value)
     return true;
 }
 
-/* Keys never begin where their value would not fit at all: see RESERVE and the check here. */
+/* Append a key. Returns false if the line has no room for a value behind it. */
 static bool begin_field(struct log_line *line, const char *key)
 {
     if (!room_for(line, strlen(key) + 32)) {
@@ -133,7 +136,7 @@ static bool begin_field(struct log_line *line, const char *key)
     return true;
 }
 
-/* Time, level and message. */
+/* Begin a line with time, level and message. */
 static void log_line_begin(struct log_line *line, bool json, enum log_level level,
                            const char *message)
 {
@@ -152,7 +155,7 @@ static void log_line_begin(struct log_line *line, bool json, enum log_level leve
     put_string(line, json ? "\"" : "");
 }
 
-/* NULL, "": the field is left out. */
+/* Append a field of text. NULL, "": no field. */
 static void log_line_text(struct log_line *line, const char *key, const char *value)
 {
     if (value == NULL || value[0] == '\0' || !begin_field(line, key)) {
@@ -175,7 +178,7 @@ static void log_line_number(struct log_line *line, const char *key, uint64_t val
     }
 }
 
-/* A newline is the last byte. */
+/* End the line with a newline. */
 static void log_line_end(struct log_line *line)
 {
     if (line->json) {
@@ -194,16 +197,16 @@ static void write_all(int fd, const char *bytes, size_t count)
             bytes += written;
             count -= (size_t)written;
         } else if (written < 0 && errno == EAGAIN) {
-            /* Whoever shares the terminal or pipe has made it so that writes do not block. */
+            /* Another process that shares the terminal or pipe has set O_NONBLOCK. */
             struct pollfd writable = {.fd = fd, .events = POLLOUT};
             (void)poll(&writable, 1, -1);
         } else if (written < 0 && errno != EINTR) {
-            return; /* nobody listens: a log that cannot be written must not stop the service */
+            return; /* a log that cannot be written must not stop the service */
         }
     }
 }
 
-/* False: the buffer has no room for the line. Thread: a holder of the lock. */
+/* Returns false if the buffer has no room for the line. Thread: a holder of the lock. */
 static bool append_line(struct log *log, const struct log_line *line)
 {
     if (log->filled + line->used > BUFFER_BYTES) {
@@ -214,7 +217,7 @@ static bool append_line(struct log *log, const struct log_line *line)
     return true;
 }
 
-/* Say that so many lines were left out, of a client's or (NULL) of several. Thread: a holder of the
+/* Report the number of lines left out, of a client or (NULL) of several. Thread: a holder of the
  * lock. */
 static void report_lines(struct log *log, uint64_t lines, const struct address *client)
 {
@@ -230,7 +233,8 @@ static void report_lines(struct log *log, uint64_t lines, const struct address *
     log->reported += append_line(log, &line) ? lines : 0;
 }
 
-/* A second is over: say whose lines were left out in it. Thread: a holder of the lock. */
+/* At the end of a second, report the clients whose lines were left out. Thread: a holder of the
+ * lock. */
 static void report_clients(struct log *log)
 {
     const struct address *client = NULL;
@@ -251,8 +255,8 @@ static void begin_second(struct log *log, uint64_t now_ns)
     }
 }
 
-/* Lines that found no room, and those of clients that report_clients() did not tell. Thread: a holder
- * of the lock. */
+/* Report the lines that found no room, and those of clients beyond MOST_TOLD. Thread: a holder of the
+ * lock. */
 static void report_others(struct log *log)
 {
     const uint64_t told = log->reported + log->shares.left_out;
@@ -297,7 +301,7 @@ static void *writer_main(void *argument)
             (void)pthread_cond_timedwait(&log->changed, &log->lock, &until);
         }
     }
-    report_clients(log); /* what was lost since the last report */
+    report_clients(log); /* lines left out since the last report */
     report_others(log);
     if (log->filled > 0) {
         write_filled(log);
@@ -362,7 +366,7 @@ void log_close(struct log *log)
     if (log_finish(log)) {
         log_free(log);
     } else {
-        MUST(pthread_detach(log->writer)); /* stuck in write(); it keeps the log */
+        MUST(pthread_detach(log->writer)); /* it hangs in write() and still uses the log */
     }
 }
 
@@ -371,7 +375,7 @@ static void submit_line(struct log *log, const struct log_line *line)
 {
     if (!append_line(log, line)) {
         atomic_fetch_add(&log->dropped, 1);
-    } else if (log->filled == line->used) { /* it was empty: the writer may be asleep */
+    } else if (log->filled == line->used) { /* the buffer was empty: the writer may wait */
         MUST(pthread_cond_signal(&log->changed));
     }
 }
@@ -385,13 +389,13 @@ static bool admit_line(struct log *log, const struct address *client)
         return true;
     }
     if (atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        MUST(pthread_cond_signal(&log->changed)); /* the first of them: to be reported */
+        MUST(pthread_cond_signal(&log->changed)); /* the first one since the last report */
     }
     return false;
 }
 
-/* Lines about the service's own state are few, and none is left out for others. Details (debug) are as
- * many as clients cause, and have one share. */
+/* Lines about the state of the service are few, and none is left out for a share. Clients cause the
+ * lines of level debug, which have one share together. */
 void log_message(struct log *log, enum log_level level, const char *format, ...)
 {
     if (log == NULL || level > log->options.level) {
@@ -415,9 +419,14 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     MUST(pthread_mutex_unlock(&log->lock));
 }
 
-bool log_request_due(struct log *log, const struct address *client)
+static enum log_level request_level(bool probe)
 {
-    if (log == NULL || !log->options.requests || log->options.level < LOG_INFO) {
+    return probe ? LOG_DEBUG : LOG_INFO;
+}
+
+bool log_request_due(struct log *log, const struct address *client, bool probe)
+{
+    if (log == NULL || !log->options.requests || log->options.level < request_level(probe)) {
         return false;
     }
     MUST(pthread_mutex_lock(&log->lock));
@@ -429,7 +438,7 @@ bool log_request_due(struct log *log, const struct address *client)
 void log_request(struct log *log, const struct log_request *request)
 {
     struct log_line line;
-    log_line_begin(&line, log->options.json, LOG_INFO, "request");
+    log_line_begin(&line, log->options.json, request_level(request->probe), "request");
     log_line_text(&line, "id", request->id);
     log_line_text(&line, "trace_id", request->trace_id);
     log_line_text(&line, "span_id", request->span_id);

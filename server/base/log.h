@@ -1,9 +1,9 @@
-/* Log lines to standard error, as JSON or text. A line is formatted by its caller and handed
- * to a writer thread: a stalled terminal or pipe stops nobody, lines that find no room are
- * counted and reported. The bytes of lines that clients cause are bounded (--log-bytes-per-s), of
- * all clients and of each (log_shares.h), so that a flood of requests is neither a flood of disk
- * writes nor hides the lines of others; lines beyond that are counted, and reported by client once
- * a second. Control characters and bytes that are not UTF-8 are escaped. Thread: any. */
+/* Log lines on standard error, as JSON or text. The caller formats a line and hands it to a writer
+ * thread, so a stalled terminal or pipe blocks no other thread. Lines that find no room in the buffer
+ * are counted and reported. --log-bytes-per-s bounds the bytes of the lines that clients cause, of all
+ * clients and of each client (log_shares.h): a flood of requests causes no flood of disk writes, and
+ * does not hide the lines of other clients. Lines beyond the bound are counted and reported by client
+ * once a second. Control characters and bytes that are not UTF-8 are escaped. Thread: any. */
 #ifndef TALLY_SERVER_LOG_H
 #define TALLY_SERVER_LOG_H
 
@@ -22,37 +22,40 @@ enum log_level {
 };
 
 struct log_options {
-    int fd;               /* where lines go; 2 */
-    bool json;            /* else key=value text */
-    enum log_level level; /* lines above it are not written */
+    int fd;               /* descriptor that lines are written to; borrowed */
+    bool json;            /* lines are JSON objects; false: key=value text */
+    enum log_level level; /* most detailed level that is written */
     bool requests;        /* --log-requests */
-    uint64_t bytes_per_s; /* of lines that clients cause, 0: no bound */
+    uint64_t bytes_per_s; /* bound of the lines that clients cause; 0: none */
 };
 
 struct log; /* opaque */
 
 MUST_CHECK enum status log_open(const struct log_options *options, struct log **out,
                                 struct error *err);
-/* Have what waits written, for up to a second; what is said from now on is not. For a process that
- * ends while other threads go on, which keep the log. False: the reader stalls. NULL is fine. */
+/* Write the buffered lines, for up to a second. Later lines are discarded. For a process that ends
+ * while other threads still use the log. Returns false if the reader stalls. NULL is fine. */
 bool log_finish(struct log *log);
 
-/* The same, and destroy it: no other thread has it any more. NULL is fine. */
+/* Call log_finish() and destroy the log, which no other thread uses any more. NULL is fine. */
 void log_close(struct log *log);
 
-/* A free text line. A NULL log swallows it, so that parts can be tested without one. */
+/* Write a line of free text. A NULL log discards the line, so that modules can be tested without a
+ * log. */
 void log_message(struct log *log, enum log_level level, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* One line per finished request. Strings are borrowed for the call; NULL or "": left out. */
+/* The fields of a request's line. Strings are borrowed for the call; NULL or "": no such field. */
 struct log_request {
+    bool
+        probe; /* a supervisor asks for the state of the service: the level is debug, not info */
     const char *id;
     const char *method;
-    const char *path;              /* as it came */
+    const char *path;              /* as it arrived */
     const char *client;            /* address of the client, as text */
-    const struct address *address; /* the same: the line counts for its share of the log */
-    const char *token;             /* name of its token */
-    const char *format;            /* codec's name */
+    const struct address *address; /* the same; its share of the log is charged */
+    const char *token;             /* name of the token */
+    const char *format;            /* name of the codec */
     const char *dtype;
     const char *shape;   /* "1,1,3,4" */
     const char *outcome; /* status slug */
@@ -63,17 +66,19 @@ struct log_request {
     uint64_t queue_us;
     uint64_t compute_us;
     uint64_t total_us;
-    uint32_t batch;       /* requests that shared its launch, 0: none ran */
-    int device;           /* number, -1: none */
-    const char *trace_id; /* in hex, as is span_id */
+    uint32_t batch;       /* requests in the same launch; 0: no launch */
+    int device;           /* number; -1: none */
+    const char *trace_id; /* in hex, like span_id */
     const char *span_id;
 };
 
-/* Ask once for each request, before gathering its fields. True: log_request() is to follow;
- * false: no such lines are written, or not so many, and this one is counted as left out. */
-bool log_request_due(struct log *log, const struct address *client);
+/* Ask once for each request, before its fields are gathered. Returns true if log_request() must
+ * follow. Returns false if no line of this level is written, or if the share of the client is used up;
+ * then the line is counted as left out. */
+bool log_request_due(struct log *log, const struct address *client, bool probe);
 void log_request(struct log *log, const struct log_request *request);
 
-uint64_t log_dropped(struct log *log); /* lines left out so far: no room, or beyond a share */
+/* Returns the number of lines left out so far, without room or beyond a share. */
+uint64_t log_dropped(struct log *log);
 
 #endif

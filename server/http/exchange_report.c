@@ -74,10 +74,23 @@ static void count_request(struct exchange *exchange)
     metrics_request(exchange->loop->server->metrics, &ended);
 }
 
+/* Returns true for an answered probe: the state of the service, or a page of --probe-listen. A
+ * refusal (4xx) is no answered probe, and neither is a request without an answer. */
+static bool is_probe(const struct exchange *exchange)
+{
+    const struct route *route = exchange->route;
+    const unsigned kind = exchange->http_status / 100;
+    const bool state =
+        route != NULL && (route->page == page_readyz ||
+                          (route->text != NULL && strcmp(route->text, PAGE_LIVE) == 0));
+    return (state || exchange->conn->probe) && (kind == 2 || kind == 5);
+}
+
 void exchange_report(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
-    const bool logged = log_request_due(exchange->loop->server->log, &exchange->address);
+    const bool probe = is_probe(exchange);
+    const bool logged = log_request_due(exchange->loop->server->log, &exchange->address, probe);
     const bool traced = trace_context_is_set(&exchange->trace) &&
                         (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
                         tracer_due(exchange->loop->server->tracer);
@@ -100,6 +113,7 @@ void exchange_report(struct exchange *exchange)
         attribute_shape_text(&request->scan.call.desc, shape, sizeof shape);
     }
     const struct log_request line = {
+        .probe = probe,
         .id = request->arrival.id,
         .method = exchange->method,
         .path = exchange->raw_path,

@@ -1,5 +1,5 @@
 """(f) Goodput under overload: answers within their deadline at 1, 2, 4 and 8 times the load that
-gives the most, by tests/load/overload.py, which explains its figures (docs/load-testing.md)."""
+gives the most, by tests/load/overload.py, which explains its figures (docs/design/load.md)."""
 
 import json
 import subprocess

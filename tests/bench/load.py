@@ -21,7 +21,7 @@ import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-BIN = ROOT / os.environ.get("TALLY_BIN", "build/bin")
+BIN = ROOT / os.environ.get("TALLY_TEST_BIN", "build/bin")
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 QUIET = 0.2  # processors that others keep busy: beside more, figures are off, ratios less so

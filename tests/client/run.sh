@@ -2,7 +2,7 @@
 # Every test of the client: libtally's C programs, the tally command, the examples in C and in other
 # languages, the installed files.
 #
-#   tests/client/run.sh [release|debug|asan|tsan]      (default: $TALLY_MODE, else release)
+#   tests/client/run.sh [release|debug|asan|tsan]      (default: $TALLY_TEST_MODE, else release)
 #
 # Ends with "N passed, N failed, N skipped". Needs what `deploy/install-deps.sh test` installs; an
 # interpreter or tool that is not there is a skipped test, and named.
@@ -10,7 +10,7 @@
 set -u
 
 cd "$(dirname "$0")/../.." || exit 1
-mode=${1:-${TALLY_MODE:-release}}
+mode=${1:-${TALLY_TEST_MODE:-release}}
 build=build/$mode
 bin=$build/bin
 lib=$build/lib
@@ -145,11 +145,12 @@ install_all() {
 example() { # example NAME TEXT [static]
     local d="$scratch/root/opt/tally" flags
     flags=$(PKG_CONFIG_PATH=$d/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/root \
-        pkg-config --cflags --libs tally) || return 1
-    # libcurl itself stays shared: distributions lack static copies of what it needs
-    [ "$#" -lt 3 ] || flags="$(echo "$flags" | sed 's/-ltally/-l:libtally.a/') -lcurl -lpthread"
+        pkg-config --cflags ${3:+"--$3"} --libs tally) || return 1
+    # as docs/client.md says
+    [ "$#" -lt 3 ] || flags=$(echo "$flags" | sed 's/-ltally/-l:libtally.a/')
     # shellcheck disable=SC2046,SC2086
     cc -std=c11 -Wall -Wextra -Werror $(flags_of_mode) -o "$scratch/$1" "client/examples/$1.c" $flags &&
+        { [ "$#" -lt 3 ] || ! readelf -d "$scratch/$1" | grep -F libtally; } &&
         shows "$2" env LD_LIBRARY_PATH="$d/lib" "$scratch/$1"
 }
 
@@ -173,7 +174,7 @@ command_tests() { # command_tests NAME FILE [CLASS...]
 }
 
 memory_clean() { # memory_clean PROGRAM
-    TALLY_UNDER_VALGRIND=1 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
+    TALLY_TEST_UNDER_VALGRIND=1 valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite,indirect,possible "$@"
 }
 
 if ! $make all client-tests >"$scratch/make.log" 2>&1; then

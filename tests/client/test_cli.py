@@ -25,7 +25,7 @@ from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
-SLOW = float(os.environ.get("TALLY_SLOW", "1"))  # how much slower an instrumented build is
+SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))  # how much slower an instrumented build is
 COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
@@ -536,11 +536,11 @@ class Cumsum(Directory):
             (["cumsum", source, "--part-bytes", "1073741825"], "from 1 byte to 1 GiB"),
             (
                 ["cumsum", source, "--part-bytes", "2GiB"],
-                "2GiB: expected a size (65536, 64KiB, 64MiB) from",
+                "2GiB: expected a size (65536, 64KiB, 64Mi, 64MB) from",
             ),
             (["cumsum", source, "--part-bytes", "99999999TiB"], "from 1 byte to 1 GiB"),
             (["cumsum", source, "--part-bytes", "-1"], "-1: expected a size"),
-            (["cumsum", source, "--part-bytes", "64MB"], "64MB: expected a size"),
+            (["cumsum", source, "--part-bytes", "64MBs"], "64MBs: expected a size"),
             (["cumsum", source, "--flush-ms", "-1"], "an integer from 0 to 1000000"),
             (["cumsum", source, "--deadline", "0"], "a number from 0.001 to 1000000000"),
             (["cumsum", source, "two"], "in.npy is the input already; -o FILE names the result"),
@@ -670,7 +670,9 @@ class Cumsum(Directory):
             ("1024", 1024),
             ("1KiB", 1024),
             ("1 kib", 1024),
-            ("2K", 2048),
+            ("2Ki", 2048),
+            ("2K", 1024),  # 2000 bytes: whole rows
+            ("3kB", 2048),
             ("1MiB", 4096),
             ("64M", 4096),
             ("1GiB", 4096),
@@ -1299,10 +1301,29 @@ class Cumsum(Directory):
             done = tally("devices", url=s.url)
         self.assert_failed(done, 1, "code unauthorized; give it by --token-file or TALLY_TOKEN")
 
+    def test_the_servers_token_file_is_recognised(self):
+        hashed = tally("token", "new", "ci", "--scopes", "infer,metrics")
+        token, line = hashed.stderr, hashed.stdout
+        bare = re.sub(rb":[a-z,]*$", b"", line)
+        self.assertRegex(bare, rb"\Aci:[0-9a-f]{64}\n\Z")
+        says = "it holds hashes, for the server's --token-file; tally needs the token itself"
+        for content in (line, bare, b"# of June\r\n\r\n" + line.upper(), b"\n" + line):
+            with self.subTest(content):
+                done = tally("health", "--token-file", self.path("t", content))
+                self.assert_failed(done, 2, says, "`tally token new`")
+                self.assertNotIn(b":" + bare[3:67], done.stderr)
+        with Server(lambda *_: answer(b'{"data":[1]}')) as s:
+            for content in (token, bare[:-2] + b"\n", b"a,b" + bare[2:], token + line):
+                tally("cumsum", "--token-file", self.path("t", content), stdin=b"[1]", url=s.url)
+        sent = [re.search(r"Authorization: Bearer (.*)", head)[1].strip() for head in s.heads]
+        expected = (token, bare[:-2], b"a,b" + bare[2:], token)
+        self.assertEqual(sent, [one.decode().strip() for one in expected])
+
     def test_what_cannot_be_a_token_is_refused(self):
         for content, text in (
             (b"", "empty"),
             (b"\n", "empty"),
+            (bytes(100000), "empty"),
             (b"x" * 9000, "the first line is too long"),
             (b"a\x01b\n", "token"),
         ):

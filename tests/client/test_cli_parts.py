@@ -37,7 +37,7 @@ from test_cli import (
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
-LONG = "TALLY_LONG" in os.environ  # make soak-client
+LONG = "TALLY_TEST_LONG" in os.environ  # make soak-client
 MIB = 1 << 20
 
 SLOW_NAMES = b"""

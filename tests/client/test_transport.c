@@ -123,7 +123,7 @@ static void an_answer_cut_at_any_byte_is_an_error(void **state)
     size_t total = strlen(whole->text) + whole->payload_bytes;
     size_t text = strlen(whole->text);
     /* Under valgrind (run.sh) a call takes a hundred times as long. */
-    const size_t step = getenv("TALLY_UNDER_VALGRIND") != NULL ? 5 : 1;
+    const size_t step = getenv("TALLY_TEST_UNDER_VALGRIND") != NULL ? 5 : 1;
     test_free(whole);
     for (int reset = 0; reset < 2; reset++) {
         struct cut cut = {.reset = reset != 0};

@@ -26,7 +26,7 @@ import load  # noqa: E402
 
 CONFIG = TOP / "deploy/haproxy.cfg"
 HAPROXY = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
-INSIDE = "TALLY_FLEET_INSIDE"
+INSIDE = "TALLY_TEST_FLEET_INSIDE"
 PATIENCE = 60
 
 

@@ -3,7 +3,7 @@
 #
 #   tests/image/build.sh          prints the tool it used as its last line
 #
-# IMAGE (tally): their name, with the tags latest and debian. BASE: what they are built on, in place of what the
+# IMAGE (tally): their name, with the tags latest, the version (the same image), and debian. BASE: what they are built on, in place of what the
 # Dockerfile says; without a digest it is fetched, and the one that it then has is passed on. CONTAINER_TOOL,
 # CONTAINER_BUILD_FLAGS: tool, more flags of its build. Where the kernel lets buildah do nothing better,
 # BUILDAH_STORAGE="--storage-driver vfs".
@@ -84,4 +84,7 @@ build() {
 }
 build "$image:debian" --target debian
 build "$image:latest"
+[ "$tool" = buildah ] || BUILDAH_STORAGE=
+# shellcheck disable=SC2086  # a list of flags
+"$tool" ${BUILDAH_STORAGE:-} tag "$image:latest" "$image:$(sh deploy/version.sh)"
 echo "$tool"

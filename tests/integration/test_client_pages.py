@@ -15,7 +15,7 @@ from support.tallyd import TOP
 
 HERE = ["curl", "javascript", "python"]
 WITH_COMPILERS = ["go", "java", "r", "rust"]
-RUN = HERE + WITH_COMPILERS if os.environ.get("TALLY_ALL_CLIENTS") else HERE
+RUN = HERE + WITH_COMPILERS if os.environ.get("TALLY_TEST_ALL_CLIENTS") else HERE
 COMMANDS = {  # by language of the program
     "sh": ("sums.sh", "sh -eu sums.sh"),
     "js": ("sums.mjs", "node sums.mjs"),

@@ -165,16 +165,63 @@ def test_each_flag_that_a_page_names_is_there():
     assert [name for name in named if name[1] not in flags | OTHERS_FLAGS] == []
 
 
+def others_variables():
+    """Names and patterns of the variables that tallyd ignores, from the end of its manual page."""
+    manual = printed("--print-config", "man").replace("\\-", "-")
+    part = re.search(r"belong to other programs and are ignored:\n(.*)\.SH", manual, re.S)[1]
+    return {name for tag in re.findall(r"^\\fB(.*)\\fR$", part, re.M) for name in tag.split()}
+
+
 def test_each_variable_that_a_page_names_is_there_and_the_other_way_round():
     settings = set(re.findall(r"^#(TALLY_\w+)=", printed("--print-config", "env"), re.M))
     read = set(re.findall(r'getenv\("(TALLY_\w+)"\)', text_of("[ck]*/**/*.c")))
     assert {"TALLY_URL", "TALLY_TOKEN", "TALLY_OPENCL_THREADS"} <= read
     words = set(re.findall(r"\bTALLY_[A-Z][A-Z0-9_]*", text_of("client/tally.h")))
+    ignored = others_variables()
+    assert read <= ignored
     named = set()
     for page in USERS_PAGES:
         named |= set(re.findall(r"\bTALLY_[A-Z][A-Z0-9_]*\b", page.read_text()))
-    assert named <= settings | read | words, named - settings - read - words
-    assert read <= named
+    # Pages say in words what patterns such as TALLY_*PORT stand for.
+    others = {name.rstrip("*") for name in ignored if not name.startswith("TALLY_*")}
+    assert named <= settings | others | words, named - settings - others - words
+    assert others <= named
+
+
+def test_the_page_on_load_tests_needs_no_build_of_the_project():
+    """Users of a package or an image have wrk, oha and the scripts of wrk; the rest is docs/design/load.md."""
+    page = (TOP / "docs/load-testing.md").read_text()
+    assert re.search(r"^    wrk ", page, re.M) and re.search(r"^ +oha ", page, re.M)
+    assert not re.search(r"\bmake [a-z]", page)
+    assert not re.search(r"tests/(?!load/(\w+\.lua|`))\S+", page)
+    method = (TOP / "docs/design/load.md").read_text()
+    assert {"make overload", "make soak"} <= set(re.findall(r"\bmake [a-z]+", method))
+
+
+# Targets that rules and scripts build, not people.
+PARTS = {
+    *("unit-tests", "kernel-tests", "client-tests", "bench-tools", "install-built"),
+    *("libtally.a", "libtally.so", "product-objects", "product-list", "test-objects"),
+    *("cxx-objects", "warnings"),
+}
+
+
+def test_make_help_lists_each_target_in_a_line():
+    makefile = (TOP / "Makefile").read_text()
+    command = ["make", "--no-print-directory", "-C", str(TOP), "help"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = [re.fullmatch(r"  make ([a-z-]+) +([A-Z].*)", line)[1] for line in lines]
+    assert listed == sorted(set(listed)) and max(map(len, lines)) <= 100
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)$", makefile, re.M)).split())
+    assert set(listed) == phony - PARTS
+    pages = [*USERS_PAGES, TOP / "CONTRIBUTING.md", *(TOP / "docs/design").rglob("*.md")]
+    named = {
+        name
+        for page in pages
+        for text in shown(page)
+        for name in re.findall(r"^make ([a-z][a-z-]*)(?![\w/-])", text)
+    }
+    assert len(named) > 20 and named <= set(listed), named - set(listed)
 
 
 def test_each_route_that_a_page_names_is_there(client):

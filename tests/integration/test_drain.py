@@ -216,7 +216,7 @@ class SteadyLoad:
         self.selector.close()
 
 
-DRAINS = int(os.environ.get("TALLY_DRAINS", "2"))  # more, by hand, prove more
+DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))  # more, by hand, prove more
 
 
 @pytest.mark.parametrize("delay_ms", [0, 300])

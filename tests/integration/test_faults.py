@@ -192,6 +192,18 @@ def test_a_hang_while_kernels_are_built_is_a_clear_state_of_the_device(faults):
     assert service.server.wait(SLOW_END) == 3
 
 
+def test_the_service_is_ready_once_its_device_is_and_not_before(faults):
+    service = faults(*POCL, text="build_ms=200", wait=False)
+    until(service.connects)
+    assert service.states() == ["opening"] and service.is_not_ready()
+    assert " info ready\n" not in service.server.log
+    service.say("")
+    until(lambda: not service.is_not_ready())
+    assert service.states() == ["ready"]
+    log = until(lambda: " info ready\n" in service.server.log and service.server.log)
+    assert 0 < log.index(" is ready after ") < log.index(" info ready\n")
+
+
 def test_a_slow_device_keeps_nobody_waiting_as_an_idle_connection(faults):
     service = faults("--idle-timeout-s=1")
     service.say("hang_ms=2500")

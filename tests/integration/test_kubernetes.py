@@ -57,6 +57,26 @@ def test_the_settings_of_a_container_are_tallyds(container):
         assert re.search(rf"^#?{name}=", said, re.M), name
 
 
+def test_a_container_has_a_fixed_tag_and_nodes_pull_it_once():
+    version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
+    found = [one.values[0] for one in (*containers(), *containers(dask=True))]
+    policies = [one["imagePullPolicy"] for one in found if "image" in one]  # patches have none
+    assert len(policies) == 5 and set(policies) == {"IfNotPresent"}
+    for path in FOLDER.rglob("kustomization.yaml"):
+        for image in yaml.safe_load(path.read_text()).get("images", ()):
+            assert image.get("newTag", version) == version, path
+
+
+def test_the_page_begins_with_building_the_image_that_the_files_name():
+    version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
+    page = (FOLDER / "README.md").read_text()
+    commands = re.search(r"(?:^    .*\n)+", page, re.M)[0].split("\n    ")
+    assert commands[0].split("#")[0].split() == ["make", "image"]
+    assert commands[1].split("#")[0].split()[-1] == f"tally:{version}"
+    assert commands[-1].split() == ["kubectl", "apply", "-k", "deploy/kubernetes/base"]
+    assert (TOP / "deploy/kubernetes/base/kustomization.yaml").exists()
+
+
 @pytest.mark.parametrize("container", list(containers()))
 def test_the_probes_of_a_container_ask_for_pages_that_there_are(client, container):
     for kind in ("startupProbe", "readinessProbe", "livenessProbe"):

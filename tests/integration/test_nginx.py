@@ -171,7 +171,7 @@ def test_a_line_feed_between_chunks_hides_no_request_behind_nginx(
             assert wire.closed()
             answers += wire.buffer
     client = server.client()
-    client.get("/livez", {"X-Request-Id": "behind"})
+    client.get("/version", {"X-Request-Id": "behind"})
     client.close()
     until(lambda: "id=behind" in server.log)
     assert answers.count(b"HTTP/1.1 400") == 2

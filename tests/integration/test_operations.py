@@ -10,6 +10,8 @@ from openapi_spec_validator import validate
 from prometheus_client.parser import text_string_to_metric_families
 
 from support import calls, dtypes
+from support.http import Client
+from support.tallyd import free_port
 from support.waiting import until
 
 FLOAT32 = dtypes.BY_NAME["float32"]
@@ -175,7 +177,7 @@ def test_no_answer_comes_in_a_coding_that_was_refused(client, accepted, status, 
 PATHS = [
     (b"/v1/%63umsum?dtype=int8", "/v1/%63umsum", "/v1/%63umsum"),
     (b"/v2/models/cum%73um?x", "/v2/models/cum%73um", "/v2/models/cum%73um"),
-    (b"http://host/livez?x", "/livez", "/livez"),
+    (b"http://host/version?x", "/version", "/version"),
     (b"/a%2fb", "/a%2fb", "/a%2fb"),
     (b"/%e2%80%aegpj.exe%0a", "/%e2%80%aegpj.exe%0a", "/%e2%80%aegpj.exe%0a"),
     (b"/\xe2\x80\xaegpj", r'"/\xe2\x80\xaegpj"', r"/\xe2\x80\xaegpj"),
@@ -212,7 +214,7 @@ def test_a_client_that_floods_the_log_hides_no_line_of_another(start_server):
             loud.send(b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n" % loud_path.encode() * each)
             for _ in range(each):
                 loud.answer()
-            head = b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Request-Id: quiet-%d\r\n\r\n" % number
+            head = b"GET /version HTTP/1.1\r\nHost: x\r\nX-Request-Id: quiet-%d\r\n\r\n" % number
             quiet.send(head).answer()
         seconds = time.monotonic() - began
         told = r" warn log lines left out lines=(\d+) client=127\.0\.0\.1\n"
@@ -227,6 +229,34 @@ def test_a_client_that_floods_the_log_hides_no_line_of_another(start_server):
         assert quiet.metric("tally_log_dropped_total") == left_out() > 0
     assert sum(map(len, loud_lines())) < (seconds + 2) * (256 << 10)
     assert [f" id=quiet-{number} " in server.log for number in range(rounds)] == [True] * rounds
+
+
+PROBES = ["/livez", "/readyz", "/v2/health/live", "/v2/health/ready"]
+
+
+@pytest.mark.parametrize("base", ["", "/sums"])
+def test_probes_are_no_lines_of_the_log_unless_its_level_is_debug(start_server, base):
+    for level, told in (("info", []), ("debug", [*PROBES, *PROBES])):
+        port = free_port()
+        listen = ("--http-loops", "1", "--probe-listen", f"127.0.0.1:{port}", "--base-path", base)
+        server = start_server(*listen, "--log-level", level)
+        client, begin = server.client(), server.log.count("\n")
+        for path in PROBES:
+            assert client.get(base + path, {"X-Request-Id": "probe"}).status == 200
+            assert client.request("HEAD", path, headers={"X-Request-Id": "probe"}).status == 200
+        for path in ("/livez", "/readyz"):
+            Client(port).get(path, {"X-Request-Id": "apart"})
+        # A refused probe has a line: its operator may have set it up wrongly.
+        assert client.request("PUT", "/readyz").status == 405
+        assert Client(port).get("/metrics").status == 404
+        assert client.get("/version").status == 200
+        until(lambda server=server: server.log.count(" info request ") == 3)
+        lines = server.log.splitlines()[begin:]
+        probes = [line for line in lines if " debug request id=probe " in line]
+        assert len(probes) == sum(" id=probe " in line for line in lines)
+        paths = [re.search(r" path=(\S+) ", line)[1] for line in probes]
+        assert sorted(path.removeprefix(base) for path in paths) == sorted(told)
+        assert sum(" id=apart " in line for line in lines) == (2 if told else 0)
 
 
 # Ids and timings ----------------------------------------------------------------------------

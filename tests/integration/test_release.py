@@ -379,5 +379,7 @@ def test_images_are_built_on_the_base_whose_digest_they_say(
     expected = "--build-arg BASE=" + base.format(default=default, digest=BASE_DIGEST) + " "
     builds = [line for line in log.read_text().splitlines() if line.startswith("build ")]
     assert len(builds) == 2 and all(expected in line for line in builds)
+    # What the files of deploy/kubernetes/ name.
+    assert log.read_text().splitlines()[-1] == f"tag tally:latest tally:{VERSION}"
     assert 'org.opencontainers.image.base.name="${BASE}"' in dockerfile
     assert 'sh /image-root.sh /image "$VERSION" "$BASE"' in dockerfile

@@ -97,6 +97,21 @@ def test_a_bad_variable_ends_it_with_status_2():
     assert status == 2 and "TALLY_QUEUE_DEPTH" in err
 
 
+def test_a_misspelled_variable_ends_it_with_status_2_and_the_right_name(start_server):
+    flags, env = ("--listen", f"127.0.0.1:{free_port()}"), {"TALLY_QUEUE_DEPHT": "7"}
+    status, out, err = run(*flags, env=env)
+    assert status == 2 and out == ""
+    assert "unknown variable TALLY_QUEUE_DEPHT; did you mean TALLY_QUEUE_DEPTH?" in err
+    assert works(start_server("--allow-unknown-env", env=env))
+    assert works(start_server(env={**env, "TALLY_ALLOW_UNKNOWN_ENV": "true"}))
+
+
+def test_variables_of_other_programs_end_nothing(start_server):
+    kubernetes = {"TALLY_SERVICE_HOST": "10.0.0.1", "TALLY_PORT": "tcp://10.0.0.1:8000"}
+    clients = {"TALLY_URL": "http://127.0.0.1:8000", "TALLY_TOKEN": "secret"}
+    assert works(start_server(env={**kubernetes, **clients}))
+
+
 def test_a_variable_sets_what_a_flag_overrides(start_server):
     server = start_server(env={"TALLY_MAX_BODY_BYTES": "64"})
     client = server.client()
@@ -325,7 +340,7 @@ def test_a_log_that_may_not_grow_ends_nothing(log_dir):
     try:
         until(lambda: answers(port, "GET", "/livez") is not None)
         for _ in range(100):
-            assert answers(port, "GET", "/livez")[0] == 200
+            assert answers(port, "GET", "/version")[0] == 200
         assert (log_dir / "full.log").stat().st_size == 4096
         assert answers(port, "GET", "/livez")[0] == 200 and process.poll() is None
         process.send_signal(signal.SIGINT)

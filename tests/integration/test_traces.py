@@ -167,7 +167,7 @@ def test_log_and_spans_have_the_method_that_came(start_server, collector):
         trace = f"{number + 1:032x}"
         client.request(
             method,
-            "/livez",
+            "/version",
             headers={"traceparent": SAMPLED.replace(TRACE, trace), "X-Request-Id": method},
         )
         (root,) = [span for span in collector.trace(trace).values() if span.kind == 2]
@@ -263,5 +263,5 @@ def test_log_and_spans_name_the_client_behind_a_trusted_proxy(start_server, coll
     told = attributes(collector.trace(TRACE)["POST /v1/cumsum"])
     assert told["client.address"] == "203.0.113.7"
     server = start_server("--otlp-endpoint", collector.url)
-    server.client().get("/livez", {**behind, "traceparent": SAMPLED.replace("0af", "fff")})
+    server.client().get("/version", {**behind, "traceparent": SAMPLED.replace("0af", "fff")})
     assert line_of(server, "id=from-afar")["client"] == "127.0.0.1"

@@ -17,7 +17,7 @@ still for 20 ms decides the 99th percentile of two seconds. Then once more from 
 address, without a goal.
 
 Exit status 1 if a goal is missed, 2 if none is but others kept the machine too busy to tell.
-docs/load-testing.md says how to read the tables, and what was done about client and server sharing
+docs/design/load.md says how to read the tables, and what was done about client and server sharing
 the cores. Needs nothing but Python and build/bin/load_client.
 """
 

@@ -12,12 +12,24 @@ static void sizes_are_read_with_and_without_units(void **state)
     } rows[] = {{"0", 0},
                 {"65536", 65536},
                 {"64KiB", 65536},
-                {"64K", 65536},
+                {"64Ki", 65536},
                 {"64 kib", 65536},
                 {"3MiB", 3 * SIZE_MIB},
-                {"64M", 64 * SIZE_MIB},
-                {"2g", 2 * SIZE_GIB},
+                {"3Mi", 3 * SIZE_MIB},
+                {"2GiB", 2 * SIZE_GIB},
+                {"2Gi", 2 * SIZE_GIB},
+                {"2gi", 2 * SIZE_GIB},
                 {"1TiB", SIZE_TIB},
+                {"1Ti", SIZE_TIB},
+                {"64kB", 64000},
+                {"64K", 64000},
+                {"5MB", 5000000},
+                {"64M", 64000000},
+                {"2GB", 2000000000},
+                {"2G", 2000000000},
+                {"2g", 2000000000},
+                {"3TB", 3000000000000},
+                {"3 T", 3000000000000},
                 {"7B", 7},
                 {"18446744073709551615", UINT64_MAX},
                 {"16777215TiB", 16777215 * SIZE_TIB}};
@@ -31,10 +43,26 @@ static void sizes_are_read_with_and_without_units(void **state)
 static void what_is_no_size_is_refused(void **state)
 {
     (void)state;
-    static const char *const texts[] = {
-        "",           " ",   "MiB",  "-1",     "+1",  " 1",    "1.5MiB",
-        "64MB",       "1e6", "0x10", "1KiBit", "1,5", "1 M B", "18446744073709551616",
-        "16777216TiB"};
+    static const char *const texts[] = {"",
+                                        " ",
+                                        "MiB",
+                                        "-1",
+                                        "+1",
+                                        " 1",
+                                        "1.5MiB",
+                                        "64MBi",
+                                        "1e6",
+                                        "0x10",
+                                        "1KiBit",
+                                        "1,5",
+                                        "1 M B",
+                                        "18446744073709551616",
+                                        "16777216TiB",
+                                        "18446745T",
+                                        "5i",
+                                        "5iB",
+                                        "2GG",
+                                        "2PiB"};
     for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
         uint64_t bytes = 77;
         assert_false(byte_size_read(texts[i], &bytes));

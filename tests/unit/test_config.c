@@ -160,7 +160,8 @@ static void sizes_take_suffixes(void **state)
     static const struct {
         const char *text;
         uint64_t bytes;
-    } rows[] = {{"1", 1}, {"65536", 65536}, {"64 KiB", 65536}, {"1TiB", SIZE_TIB}};
+    } rows[] = {{"1", 1},           {"65536", 65536},      {"64 KiB", 65536},
+                {"1TiB", SIZE_TIB}, {"2Gi", 2 * SIZE_GIB}, {"2G", 2000000000}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct config config;
         struct error err;
@@ -221,16 +222,80 @@ static void a_bad_variable_is_named(void **state)
     config_deinit(&config);
 }
 
-/* Kubernetes sets such for a service called tally. */
-static void variables_that_name_no_setting_are_left_alone(void **state)
+static void an_unknown_variable_is_refused_with_the_nearest_known_one(void **state)
 {
     (void)state;
+    static const struct {
+        const char *variable;
+        const char *message;
+    } rows[] = {
+        {"TALLY_QUEUE_DEPHT=7", "unknown variable TALLY_QUEUE_DEPHT; did you mean "
+                                "TALLY_QUEUE_DEPTH? (--allow-unknown-env starts all the same)"},
+        {"TALLY_MAX_BODY=4Gi",
+         "unknown variable TALLY_MAX_BODY; did you mean "
+         "TALLY_MAX_BODY_BYTES? (--allow-unknown-env starts all the same)"},
+        {"TALLY_QUITE_ANOTHER_THING=", "unknown variable TALLY_QUITE_ANOTHER_THING; tallyd "
+                                       "--help lists the settings (--allow-unknown-env starts "
+                                       "all the same)"},
+        {"TALLY_PORT=8080", "unknown variable TALLY_PORT; tallyd --help lists the settings "
+                            "(--allow-unknown-env starts all the same)"}};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        const char *environment[] = {"PATH=/bin", "TALLY_MAX_RANK=8", rows[i].variable, NULL};
+        const char *const allowed[] = {"--allow-unknown-env", NULL};
+        const char *const help[] = {"--help", NULL};
+        struct config config;
+        struct error err;
+        assert_int_equal(parse(NULL, environment, &config, &err), STATUS_INVALID_REQUEST);
+        assert_string_equal(err.detail, rows[i].message);
+        config_deinit(&config);
+        assert_int_equal(parse(allowed, environment, &config, &err), STATUS_OK);
+        assert_int_equal(config.max_rank, 8);
+        config_deinit(&config);
+        assert_int_equal(parse(help, environment, &config, &err), STATUS_OK);
+        config_deinit(&config);
+    }
+}
+
+static void a_variable_of_any_length_is_survived(void **state)
+{
+    (void)state;
+    char *variable = malloc(100001);
+    memset(variable, 'A', 100000);
+    memcpy(variable, "TALLY_", 6);
+    memcpy(variable + 99998, "=1", 3);
+    const char *environment[] = {variable, NULL};
     struct config config;
     struct error err;
-    const char *environment[] = {"TALLY_MAX_RANK_OF=many", "TALLY_PORT=tcp://10.0.0.1:80",
-                                 "TALLY_MAX_RANK=8", NULL};
+    assert_int_equal(parse(NULL, environment, &config, &err), STATUS_INVALID_REQUEST);
+    config_deinit(&config);
+    free(variable);
+}
+
+/* The names that Kubernetes sets for the services `tally` and `tally-dask` are those of its
+ * documentation ("Accessing the Service"). */
+static void variables_of_other_programs_are_ignored(void **state)
+{
+    (void)state;
+    const char *environment[] = {"TALLY_URL=http://127.0.0.1:8000",
+                                 "TALLY_TOKEN=secret",
+                                 "TALLY_OPENCL_THREADS=2",
+                                 "TALLY_TEST_CL_FAULT=skip=1",
+                                 "TALLY_NO_INSTALL=1",
+                                 "TALLY_SERVICE_HOST=10.0.0.1",
+                                 "TALLY_SERVICE_PORT=8000",
+                                 "TALLY_SERVICE_PORT_HTTP=8000",
+                                 "TALLY_PORT=tcp://10.0.0.1:8000",
+                                 "TALLY_PORT_8000_TCP=tcp://10.0.0.1:8000",
+                                 "TALLY_PORT_8000_TCP_PROTO=tcp",
+                                 "TALLY_PORT_8000_TCP_PORT=8000",
+                                 "TALLY_PORT_8000_TCP_ADDR=10.0.0.1",
+                                 "TALLY_DASK_SERVICE_HOST=10.0.0.2",
+                                 "TALLY_DASK_PORT=tcp://10.0.0.2:8786",
+                                 "TALLYD=/usr/bin/tallyd",
+                                 NULL};
+    struct config config;
+    struct error err;
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
-    assert_int_equal(config.max_rank, 8);
     config_deinit(&config);
 }
 
@@ -257,13 +322,13 @@ static void bad_values_get_a_sentence(void **state)
     expect_refused("--max-header-bytes", "1K",
                    "--max-header-bytes: \"1K\" is not from 4 KiB to 16 MiB");
     expect_refused(
-        "--max-body-bytes", "5MB",
-        "--max-body-bytes: \"5MB\" is not a number of bytes; write for example 65536, "
-        "64KiB, 512MiB or 4GiB");
+        "--max-body-bytes", "5 parsecs",
+        "--max-body-bytes: \"5 parsecs\" is not a number of bytes; write for example 65536, "
+        "64KiB, 512Mi or 4GB");
     expect_refused(
         "--max-body-bytes", "99999999TiB",
         "--max-body-bytes: \"99999999TiB\" is not a number of bytes; write for example "
-        "65536, 64KiB, 512MiB or 4GiB");
+        "65536, 64KiB, 512Mi or 4GB");
     expect_refused("--log-format", "xml", "--log-format: \"xml\" is none of text|json");
     expect_refused("--log-format", "text|json",
                    "--log-format: \"text|json\" is none of text|json");
@@ -442,6 +507,12 @@ static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
         expect_tag(page, config_actions[i].flag);
         expect_plain(config_actions[i].help);
     }
+    for (size_t i = 0; i < config_foreign_count; i++) {
+        expect_tag(page, config_foreign[i].names);
+        expect_plain(config_foreign[i].owner);
+        size_t plain = strcspn(config_foreign[i].owner, "-");
+        assert_non_null(memmem(page, strlen(page), config_foreign[i].owner, plain));
+    }
     assert_non_null(strstr(page, "Default: empty.\nAt most 16.\n"));
     assert_non_null(
         strstr(page, "Default: 1024.\nFrom 1 to 1000000.\nVariable: \\fBTALLY_QUEUE"));
@@ -508,7 +579,9 @@ int main(void)
         cmocka_unit_test(booleans_stand_alone_or_are_set),
         cmocka_unit_test(flags_win_over_variables_and_lists_are_replaced_not_mixed),
         cmocka_unit_test(a_bad_variable_is_named),
-        cmocka_unit_test(variables_that_name_no_setting_are_left_alone),
+        cmocka_unit_test(an_unknown_variable_is_refused_with_the_nearest_known_one),
+        cmocka_unit_test(a_variable_of_any_length_is_survived),
+        cmocka_unit_test(variables_of_other_programs_are_ignored),
         cmocka_unit_test(a_text_has_as_many_characters_as_it_may),
         cmocka_unit_test(bad_values_get_a_sentence),
         cmocka_unit_test(a_base_path_that_clients_shorten_is_refused),

@@ -195,14 +195,32 @@ static void lines_above_the_level_are_left_out(void **state)
     (void)state;
     struct fixture *fixture =
         open_fixture((struct log_options){.level = LOG_WARN, .requests = true});
-    assert_false(log_request_due(fixture->log, &quiet));
+    assert_false(log_request_due(fixture->log, &quiet, false));
     assert_int_equal(log_dropped(fixture->log), 0);
     log_message(fixture->log, LOG_INFO, "quiet");
     log_message(fixture->log, LOG_ERROR, "loud %d", 7);
     assert_string_equal(text_of(fixture) + 24, " error loud 7\n");
     close_fixture(fixture);
     log_message(NULL, LOG_ERROR, "nowhere");
-    assert_false(log_request_due(NULL, &quiet));
+    assert_false(log_request_due(NULL, &quiet, false));
+}
+
+static void a_probe_is_a_line_of_level_debug(void **state)
+{
+    (void)state;
+    struct log_request probe = whole;
+    probe.probe = true;
+    struct fixture *fixture = open_fixture(text_form);
+    assert_false(log_request_due(fixture->log, &quiet, true));
+    assert_true(log_request_due(fixture->log, &quiet, false));
+    assert_int_equal(log_dropped(fixture->log), 0);
+    assert_string_equal(text_of(fixture), "");
+    close_fixture(fixture);
+    fixture = open_fixture((struct log_options){.level = LOG_DEBUG, .requests = true});
+    assert_true(log_request_due(fixture->log, &quiet, true));
+    log_request(fixture->log, &probe);
+    assert_non_null(strstr(text_of(fixture), " debug request id=r-1 "));
+    close_fixture(fixture);
 }
 
 /* A client asks so often; returns how many of its lines are written. */
@@ -212,7 +230,7 @@ static size_t ask(struct log *log, const struct address *client, size_t times)
     size_t written = 0;
     line.address = client;
     for (size_t i = 0; i < times; i++) {
-        if (log_request_due(log, client)) {
+        if (log_request_due(log, client, false)) {
             log_request(log, &line);
             written++;
         }
@@ -402,6 +420,7 @@ int main(void)
         cmocka_unit_test(what_could_be_taken_for_more_than_a_value_is_quoted),
         cmocka_unit_test(an_endless_field_is_cut_and_those_behind_it_are_there),
         cmocka_unit_test(lines_above_the_level_are_left_out),
+        cmocka_unit_test(a_probe_is_a_line_of_level_debug),
         cmocka_unit_test(lines_of_a_client_beyond_its_share_are_counted_and_reported),
         cmocka_unit_test(a_client_that_floods_the_log_hides_no_line_of_another),
         cmocka_unit_test(details_that_clients_cause_hide_no_request_and_no_message),

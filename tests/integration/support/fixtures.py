@@ -12,7 +12,7 @@ from support.tallyd import POCL, Tallyd
 
 @pytest.fixture(scope="session")
 def log_dir(tmp_path_factory):
-    logs = os.environ.get("TALLY_LOGS")
+    logs = os.environ.get("TALLY_TEST_LOGS")
     if logs is None:
         return tmp_path_factory.mktemp("logs")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")

@@ -16,13 +16,13 @@ from .waiting import until
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
-MODE = os.environ.get("TALLY_MODE", "release")
+MODE = os.environ.get("TALLY_TEST_MODE", "release")
 READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
 # With faults on demand (tests/lib/cl_fault.h).
 FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
 # A library to preload that holds its threads up (`make stalls`).
-HOLD_UP = os.environ.get("TALLY_HOLD_UP")
+HOLD_UP = os.environ.get("TALLY_TEST_HOLD_UP")
 # The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
 POCL = ("--devices", "portable computing language")
 
