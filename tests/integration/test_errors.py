@@ -449,7 +449,9 @@ def test_unknown_path_is_404(client, path):
         ("/v2/repository/list", "POST /v2/repository/index?"),
         ("/v2/systemsharedmemory", "GET /v2/systemsharedmemory/status?"),
         ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/status?"),
-        ("/v2/models", "GET /v2/models/cumsum?"),
+        ("/v2/model", "GET /v2/models?"),
+        ("/v1/models", "GET /v2/models?"),
+        ("/v1/models/cumsum:predict", "POST /v2/models/cumsum/infer?"),
         ("/v1/cumsun", "POST /v1/cumsum?"),
     ],
 )
@@ -488,7 +490,7 @@ def test_what_is_suggested_exists_with_that_method(client):
         "{version}": ["1", "2"],
         "{region}": ["a", "a%20b"],
     }
-    asked, told = {"/v1/models/cumsum:predict"}, set()
+    asked, told = {f"/v1/models/{name}:predict" for name in names["{model}"]}, set()
     for pattern in client.get("/openapi.json").json()["paths"]:
         forms = [pattern]
         for name, values in names.items():
@@ -524,6 +526,7 @@ METHODS = {
     "/openapi.json": "GET",
     "/v2": "GET",
     "/v2/health/live": "GET",
+    "/v2/models": "GET",
     "/v2/models/cumsum": "GET",
     "/v2/models/cumsum/infer": "POST",
     "/v2/repository/index": "POST",
