@@ -111,11 +111,11 @@ void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
 static enum status read_dtype(const char *field, const char *text, enum dtype *out,
                               struct error *err)
 {
-    if (dtype_find(DTYPE_FAMILY_NAME, text, strlen(text), out)) {
+    if (dtype_find(DTYPE_FAMILY_SPELLING, text, strlen(text), out)) {
         return STATUS_OK;
     }
     char names[200];
-    dtype_list(DTYPE_FAMILY_NAME, names, sizeof names);
+    dtype_list(DTYPE_FAMILY_SPELLING, names, sizeof names);
     return error_set_field(err, STATUS_INVALID_DTYPE, field, "%s is '%.40s', expected %s",
                            field, text, names);
 }
@@ -123,12 +123,9 @@ static enum status read_dtype(const char *field, const char *text, enum dtype *o
 enum status attribute_output_dtype(const char *field, const char *text, enum dtype *out,
                                    struct error *err)
 {
-    const size_t length = strlen(text);
     enum dtype found = DTYPE_BOOL;
     char names[200] = "";
-    if ((dtype_find(DTYPE_FAMILY_NAME, text, length, &found) ||
-         dtype_find(DTYPE_FAMILY_KSERVE, text, length, &found)) &&
-        found != DTYPE_BOOL) {
+    if (dtype_find(DTYPE_FAMILY_SPELLING, text, strlen(text), &found) && found != DTYPE_BOOL) {
         *out = found;
         return STATUS_OK;
     }

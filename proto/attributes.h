@@ -31,7 +31,7 @@ MUST_CHECK enum status attribute_int64(const char *field, const char *text, int6
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int64_t *out,
                                             int *count, struct error *err);
 
-/* A type of outputs, by its name in v1 or v2. */
+/* Read the type of the output, in any spelling (DTYPE_FAMILY_SPELLING). Bool is refused. */
 MUST_CHECK enum status attribute_output_dtype(const char *field, const char *text,
                                               enum dtype *out, struct error *err);
 /* "propagate", "zero" or "skip". */

@@ -225,7 +225,7 @@ static enum status read_call(const struct codec_request *request, const struct j
         TRY(read_element_attributes(&root, doc, desc, &lists.wishes, err));
     }
     desc->dtype = json_tensor_infer(&data); /* unless one is named */
-    TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_NAME, &desc->dtype, err));
+    TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_SPELLING, &desc->dtype, err));
     TRY(attributes_settle(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));

@@ -1,5 +1,5 @@
-/* What a body is that is not what it should be, by its first bytes: signatures first, then what
- * only text can be. */
+/* The guess: signatures first, then texts of two or four bytes a character, then other texts.
+ * Failure mode: a wrong guess, which changes only the words of a refusal. */
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"
@@ -33,7 +33,7 @@ static const struct {
     {CONTENT_ARRAY_TEXT, 7, "tensor("},
 };
 
-/* Characters: NUMBER may begin one, NUMBER_END go on with it. */
+/* Sets of characters. A number begins with one of NUMBER and continues with those of NUMBER_END. */
 #define BLANKS     " \n\r\t"
 #define NUMBER     "0123456789-."
 #define NUMBER_END NUMBER "+eE"
@@ -50,8 +50,8 @@ static bool is_one_of(char c, const char *characters)
     return c != '\0' && strchr(characters, c) != NULL;
 }
 
-/* Behind the opening brackets of an array: JSON puts commas between numbers, str() of a NumPy
- * array blanks; and only the latter writes 1. for 1.0. */
+/* Guess the kind of a text that begins with '['. JSON has commas between numbers; str() of a NumPy
+ * array has blanks there, and writes 1. for 1.0. */
 static enum content_kind guess_array(const char *text)
 {
     const char *number = skip(text, "[" BLANKS);
@@ -61,7 +61,7 @@ static enum content_kind guess_array(const char *text)
     const char *end = skip(number, NUMBER_END);
     const char *next = skip(end, BLANKS);
     if (end == number || *next == '\0') {
-        return CONTENT_UNKNOWN; /* no number, a long one, or not enough was seen */
+        return CONTENT_UNKNOWN; /* no number, a long number, or too few bytes */
     }
     if (end[-1] == '.' || is_one_of(*next, NUMBER)) {
         return CONTENT_ARRAY_TEXT;
@@ -69,13 +69,14 @@ static enum content_kind guess_array(const char *text)
     return is_one_of(*next, ",]") ? CONTENT_JSON : CONTENT_UNKNOWN;
 }
 
-/* Numbers with something between them; nothing else. */
+/* Return true if the text consists of numbers and separators. */
 static bool is_columns(const char *text)
 {
     return *skip(text, NUMBER_END SEPARATORS) == '\0' && strpbrk(text, SEPARATORS) != NULL;
 }
 
-/* A line of names, with commas between them, over a line that begins with a number. */
+/* Return true if the text begins with a line of names that commas separate, and the next line begins
+ * with a number. */
 static bool has_column_names(const char *text)
 {
     bool comma = false;
@@ -97,7 +98,25 @@ static enum content_kind guess_object(const char *text)
                                    : CONTENT_UNKNOWN;
 }
 
-/* Encodings of more than a byte a character, UTF-32 first: its mark begins with that of UTF-16. */
+/* Guess the kind of a text. whole: the text has no NUL among its characters. */
+static enum content_kind guess_text(const char *text, bool whole)
+{
+    const char *start = skip(text, BLANKS);
+    if (*start == '{') {
+        return guess_object(start);
+    }
+    if (*start == '[') {
+        return guess_array(start);
+    }
+    if ((whole && is_columns(start)) || has_column_names(start)) {
+        return CONTENT_CSV;
+    }
+    const char *behind = skip(start, NAME);
+    return behind > start && *behind == '=' ? CONTENT_FORM : CONTENT_UNKNOWN;
+}
+
+/* Encodings of two or four bytes a character. UTF-32 stands first, because the mark of UTF-32LE begins
+ * with that of UTF-16LE. */
 static const struct encoding {
     enum content_kind kind;
     unsigned char bytes; /* of a character */
@@ -110,9 +129,15 @@ static const struct encoding {
     {CONTENT_UTF16BE, 2, true, "\xfe\xff"},
 };
 
-/* The text in one byte a character, 'x' for one beyond ASCII, up to a NUL or the last whole one. */
-static void narrow_text(const struct encoding *encoding, const char *bytes, size_t count,
-                        char text[CONTENT_GUESS_BYTES + 1])
+/* Characters of CSV that are taken for text: fewer may be the elements of an array of small integers. */
+enum {
+    WIDE_COLUMNS = 8
+};
+
+/* Convert the text to one byte a character, with 'x' for a character beyond ASCII. The result ends at a
+ * NUL or at the last whole character. Returns the number of whole characters that the bytes have. */
+static size_t narrow_text(const struct encoding *encoding, const char *bytes, size_t count,
+                          char text[CONTENT_GUESS_BYTES + 1])
 {
     const size_t width = encoding->bytes;
     size_t used = 0;
@@ -125,22 +150,35 @@ static void narrow_text(const struct encoding *encoding, const char *bytes, size
         text[used++] = (char)(code < 0x80 ? code : 'x');
     }
     text[used] = '\0';
+    return used;
 }
 
-/* Without a mark only what is JSON is taken for text: the bytes of numbers may look like a few
- * characters. */
+/* Return true if no character of the text is a control character that text does not have. */
+static bool is_printable(const char *text)
+{
+    while ((unsigned char)*text >= ' ' || is_one_of(*text, BLANKS)) {
+        text++;
+    }
+    return *text == '\0';
+}
+
+/* Guess the encoding of a text of two or four bytes a character. Behind a mark any printable text
+ * counts. Without a mark only JSON and CSV count, because the elements of an array may look like
+ * other short texts. */
 static enum content_kind guess_wide(const char *start, size_t count)
 {
-    char room[CONTENT_GUESS_BYTES + 1];
+    char text[CONTENT_GUESS_BYTES + 1];
     for (size_t i = 0; i < ARRAY_COUNT(encodings); i++) {
         const struct encoding *encoding = &encodings[i];
         const size_t width = encoding->bytes;
         const bool marked = count >= width && memcmp(start, encoding->mark, width) == 0;
-        narrow_text(encoding, start + (marked ? width : 0), count - (marked ? width : 0), room);
-        const char *text = skip(room, BLANKS);
-        const bool json = (*text == '{' && guess_object(text) == CONTENT_JSON) ||
-                          (*text == '[' && guess_array(text) == CONTENT_JSON);
-        if (json || (marked && is_one_of(*text, "{["))) {
+        const size_t skipped = marked ? width : 0;
+        const size_t characters = narrow_text(encoding, start + skipped, count - skipped, text);
+        const size_t length = strlen(text);
+        const bool whole = length == characters;
+        const enum content_kind kind = guess_text(text, whole && length >= WIDE_COLUMNS);
+        if (kind == CONTENT_JSON || kind == CONTENT_CSV ||
+            (marked && whole && length > 0 && is_printable(text))) {
             return encoding->kind;
         }
     }
@@ -151,7 +189,7 @@ enum content_kind content_guess(const void *bytes, size_t count)
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
     const size_t looked_at = count < CONTENT_GUESS_BYTES ? count : CONTENT_GUESS_BYTES;
-    if (count > 0) { /* bytes may be NULL else */
+    if (count > 0) { /* without bytes the pointer may be NULL */
         memcpy(start, bytes, looked_at);
     }
     for (size_t i = 0; i < ARRAY_COUNT(signatures); i++) {
@@ -159,25 +197,9 @@ enum content_kind content_guess(const void *bytes, size_t count)
             return signatures[i].kind;
         }
     }
-    const char *text = skip(start, BLANKS);
-    if (memchr(start, '\0', looked_at) != NULL) {
-        const enum content_kind wide = guess_wide(start, looked_at);
-        if (wide != CONTENT_UNKNOWN) {
-            return wide;
-        }
-    }
-    if (*text == '{') {
-        return guess_object(text);
-    }
-    if (*text == '[') {
-        return guess_array(text);
-    }
-    const bool whole = strlen(start) == looked_at; /* text has no NUL */
-    if ((whole && is_columns(text)) || has_column_names(text)) {
-        return CONTENT_CSV;
-    }
-    const char *behind = skip(text, NAME);
-    return behind > text && *behind == '=' ? CONTENT_FORM : CONTENT_UNKNOWN;
+    const bool has_nul = memchr(start, '\0', looked_at) != NULL;
+    const enum content_kind wide = has_nul ? guess_wide(start, looked_at) : CONTENT_UNKNOWN;
+    return wide != CONTENT_UNKNOWN ? wide : guess_text(start, !has_nul);
 }
 
 bool content_is_wide(enum content_kind kind)

@@ -1,6 +1,6 @@
-/* What a body looks like by its first bytes, for refusals of one that is something else than it
- * was said to be. A guess changes no answer but the words of a refusal; what is not recognised
- * for sure is CONTENT_UNKNOWN. Thread: any. */
+/* A guess at the content of a body by its first bytes, for the refusal of a body whose content differs
+ * from its Content-Type. The guess changes only the words of the refusal. A content that is not
+ * recognised for certain is CONTENT_UNKNOWN. Failure modes: none. Thread: any. */
 #ifndef TALLY_PROTO_CONTENT_GUESS_H
 #define TALLY_PROTO_CONTENT_GUESS_H
 
@@ -8,13 +8,13 @@
 #include <stddef.h>
 
 enum {
-    CONTENT_GUESS_BYTES = 256 /* no more are looked at */
+    CONTENT_GUESS_BYTES = 256 /* bytes that the guess reads, at most */
 };
 
 #define CONTENT_UTF8_ADVICE "encode it as UTF-8, without a byte order mark"
 
 /* clang-format off */
-/*        kind         what it is                                    how to send it */
+/*        kind         name of the content                           advice: how to send it */
 #define CONTENT_TABLE(X)                                                                           \
         X(UNKNOWN,     "",                                           "")                           \
         X(JSON,        "JSON",                                                                     \
@@ -57,14 +57,14 @@ enum content_kind {
 
 enum content_kind content_guess(const void *bytes, size_t count);
 
-/* Whether the kind is a text of two or four bytes a character. */
+/* Return true if the kind is a text of two or four bytes a character. */
 bool content_is_wide(enum content_kind kind);
 
-/* Whether a file of which these are the first bytes may have lost its NUL bytes and line ends, as
- * files do that are sent by curl -d: none of them is there. */
+/* Return true if these first bytes of a file have no NUL and no line end: curl -d strips both from a
+ * file. */
 bool content_may_be_stripped(const void *bytes, size_t count);
 
-/* How to send such a file. */
+/* Advice for such a file. */
 #define CONTENT_STRIPPED_ADVICE                                                     \
     "curl -d (--data) strips NUL bytes and line ends from a file: with curl, send " \
     "it by --data-binary @FILE"

@@ -1,10 +1,11 @@
-/* The element type table and look-ups in it. */
+/* The table of element types, and its look-ups. */
 #include "proto/dtype.h"
 
 #include "proto/text.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const struct dtype_info dtype_rows[DTYPE_COUNT + 1] = {
 #define X(symbol, size, type_kind, exponent, v1, oip, model, array, dml, ir, ov) \
@@ -63,7 +64,7 @@ uint64_t dtype_bits(enum dtype dtype, int value)
         const int bias = (1 << (info->exponent_bits - 1)) - 1;
         const uint64_t magnitude = value < 0 ? -bits : bits;
         bits = (uint64_t)(value < 0) << (width - 1);
-        if (magnitude != 0) { /* its leading bit is not stored, but adds one to the exponent */
+        if (magnitude != 0) { /* the leading bit is not stored; it adds one to the exponent */
             const int power = 63 - __builtin_clzll(magnitude);
             bits +=
                 ((uint64_t)(bias + power - 1) << fraction) + (magnitude << (fraction - power));
@@ -77,11 +78,17 @@ static bool name_is(const char *name, const char *text, size_t length)
     return name != NULL && strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
+static bool name_is_in_any_case(const char *name, const char *text, size_t length)
+{
+    return strlen(name) == length && strncasecmp(name, text, length) == 0;
+}
+
 static const char *family_name(enum dtype dtype, enum dtype_family family)
 {
     const struct dtype_info *info = dtype_info(dtype);
     switch (family) {
     case DTYPE_FAMILY_NAME:
+    case DTYPE_FAMILY_SPELLING:
         return info->name;
     case DTYPE_FAMILY_KSERVE:
         return info->kserve;
@@ -93,13 +100,41 @@ static const char *family_name(enum dtype dtype, enum dtype_family family)
     return NULL;
 }
 
+/* Return true if the text is a spelling of the type other than its v1 name. */
+static bool is_spelling(enum dtype dtype, const char *text, size_t length)
+{
+    static const struct {
+        const char *word;
+        enum dtype dtype;
+    } words[] = {
+        {"half", DTYPE_F16}, {"float", DTYPE_F32}, {"double", DTYPE_F64}, {"?", DTYPE_BOOL}};
+    const struct dtype_info *info = &dtype_rows[dtype];
+    size_t order = 0; /* bytes of NumPy's mark of the byte order, little-endian or native */
+    while (order < length && (text[order] == '<' || text[order] == '|' || text[order] == '=')) {
+        order++;
+    }
+    const char *code = text + order;
+    const size_t bytes = length - order;
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        if (words[i].dtype == dtype && name_is(words[i].word, code, bytes)) {
+            return true;
+        }
+    }
+    const bool numpy_differs = info->bytes == 1 && dtype != DTYPE_BOOL; /* i8 has eight bytes */
+    return (info->npy != NULL && name_is(info->npy + 1, code, bytes)) ||
+           name_is_in_any_case(info->kserve, text, length) ||
+           (!numpy_differs && name_is_in_any_case(info->openvino_type, text, length));
+}
+
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out)
 {
     for (int i = 0; i <= DTYPE_BOOL; i++) {
-        if (name_is(family_name((enum dtype)i, family), text, length) ||
+        const enum dtype dtype = (enum dtype)i;
+        if (name_is(family_name(dtype, family), text, length) ||
             (family == DTYPE_FAMILY_OPENVINO &&
-             name_is(dtype_rows[i].openvino_type, text, length))) {
-            *out = (enum dtype)i;
+             name_is(dtype_rows[i].openvino_type, text, length)) ||
+            (family == DTYPE_FAMILY_SPELLING && is_spelling(dtype, text, length))) {
+            *out = dtype;
             return true;
         }
     }
@@ -118,6 +153,9 @@ void dtype_list(enum dtype_family family, char *text, size_t size)
     if (family == DTYPE_FAMILY_OPENVINO) {
         text_append(text, size, ", or the same as an element type, f16 to u64 and boolean");
     }
+    if (family == DTYPE_FAMILY_SPELLING) {
+        text_append(text, size, ", or a spelling such as f4, <f4, double, FP32");
+    }
 }
 
 void dtype_list_wider(enum dtype from, char *text, size_t size)
@@ -130,7 +168,7 @@ void dtype_list_wider(enum dtype from, char *text, size_t size)
     }
 }
 
-/* The widest of the set `types` (bit i: type i) that are floats, or that are none. */
+/* Return the widest types of the set `types` (bit i: type i): floats, or types that are not floats. */
 static unsigned widest_types(unsigned types, bool floats)
 {
     size_t bytes = 0;
@@ -149,7 +187,7 @@ static unsigned widest_types(unsigned types, bool floats)
     return widest;
 }
 
-/* Significant bits of a type: a float rounds a longer whole number. */
+/* Return the significant bits of a type. A float rounds a whole number that has more. */
 static int significant_bits(enum dtype dtype)
 {
     const struct dtype_info *info = &dtype_rows[dtype];

@@ -1,5 +1,7 @@
-/* The twelve element types: size, kind and every name each has on the wire. One row per type;
- * NULL where a dialect has no such type. Besides there is bool, a type of inputs alone. Thread: any. */
+/* The twelve element types: size, kind and the names of each type on the wire. One row per type; a
+ * name is NULL where the dialect has no such type. A thirteenth type, bool, is for inputs only.
+ *
+ * Failure modes: none but an unknown name. Thread: any. */
 #ifndef TALLY_PROTO_DTYPE_H
 #define TALLY_PROTO_DTYPE_H
 
@@ -36,9 +38,9 @@ enum dtype {
     DTYPE_TABLE(X)
 #undef X
     DTYPE_COUNT,
-    /* A type of inputs alone, which no kernel knows: a byte that is 0 or 1. Elements of this type
-     * are widened before they are summed (proto/elements.h). It has a row in dtype_info() and is
-     * found by name, but is in no loop over the types. */
+    /* The type of an input whose elements are bytes of 0 or 1. No kernel has this type: the elements
+     * are widened before the scan (proto/elements.h). dtype_info() and dtype_find() know bool;
+     * loops over the types leave bool out. */
     DTYPE_BOOL = DTYPE_COUNT
 };
 
@@ -51,43 +53,50 @@ struct dtype_info {
     const char *openvino_type; /* element type name: "f32" */
     size_t bytes;              /* size of one element */
     enum dtype_kind kind;
-    int exponent_bits; /* of a float, else 0; the fraction has the rest but the sign */
+    int exponent_bits; /* of a float, else 0; sign and fraction take the other bits */
 };
 
 const struct dtype_info *dtype_info(enum dtype dtype);
 
 bool dtype_is_float(enum dtype dtype);
 
-/* Whether sums of elements of type `from` may be of type `to`, because this type holds every
- * element exactly: the same type or a wider one of its kind; a wider signed type for an unsigned one;
- * any type of integers for bool. */
+/* Return true if sums of elements of type `from` may have the type `to`. `to` must hold every element
+ * exactly: the same type, a wider type of the same kind, a wider signed type for an unsigned type,
+ * or any integer type for bool. */
 bool dtype_widens(enum dtype from, enum dtype to);
 
-/* The bits of a small whole number: one whose magnitude the fraction has room for. */
+/* Return the bits of a small whole number, whose magnitude fits into the fraction. */
 uint64_t dtype_bits(enum dtype dtype, int value);
 
-/* One name family of the table, for dtype_find(). */
+/* A set of names, for dtype_find(). */
 enum dtype_family {
     DTYPE_FAMILY_NAME,
+    /* Every name that a user may write for a type: the v1 name, or its spelling in NumPy (f4, <f4),
+     * C (half, float, double), the Open Inference Protocol (FP32) or OpenVINO (f32); the last two in
+     * any case of letters. OpenVINO's I8 and U8 are not in this family, because i8 and u8 have eight
+     * bytes in NumPy. float is C's float32: NumPy's float64 of that name is a Python type. */
+    DTYPE_FAMILY_SPELLING,
     DTYPE_FAMILY_KSERVE,
     DTYPE_FAMILY_DIRECTML,
     DTYPE_FAMILY_OPENVINO /* IR precision or element type name */
 };
 
-/* Type whose name in `family` is exactly text[0..length), bool included; false if there is none,
- * *out kept. */
+/* Find the type with the name text[0..length) in `family`, bool included. Returns false if there is
+ * none, and *out keeps its value. */
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out);
 
-/* "one of float16, bfloat16, ...": the names of one family, for messages. */
+/* Write "one of float16, bfloat16, ...", the names of one family, for messages. */
 void dtype_list(enum dtype_family family, char *text, size_t size);
 
-/* "int16, int32, int64": the types that dtype_widens() allows for `from`. */
+/* Write "int16, int32, int64", the types that dtype_widens() allows for `from`. */
 void dtype_list_wider(enum dtype from, char *text, size_t size);
 
-/* "; int64 and uint64 take it": the widest types that take a number that `asked` does not, of the
- * set `takers` (bit i: type i). Sums wrap or overflow in a narrow type that just takes the number.
- * Of an integer type the integers, only if there is none the floats, and then the text says from
- * where on these round what `asked` holds; "" if there is none at all. */
+/* Write "; int64 and uint64 take it": advice for a number that the type `asked` does not hold.
+ * takers   the types that hold the number (bit i: type i)
+ * The text names the widest of `takers`, because sums wrap or overflow in a type that just holds the
+ * number. For an integer type the text names integer types; if no integer type is among `takers`, the
+ * text names floats and the size from which whole numbers are rounded there. The text is empty if
+ * `takers` is. */
 void dtype_takers(enum dtype asked, unsigned takers, char *text, size_t size);
 
 #endif

@@ -1,18 +1,19 @@
-/* Pages of the Open Inference Protocol. Member names and types are those that tritonclient and
- * perf_analyzer read: a missing one aborts the latter. What has a fixed form is packed by jansson;
- * lists are written one by one. Possible failures: no memory, which the writer remembers, and of
- * a request's body what json/doc.h and json/fields.h refuse. */
+/* Pages of the Open Inference Protocol. Names and types of members are those that tritonclient and
+ * perf_analyzer read; perf_analyzer aborts if a member is missing. jansson packs members of a fixed
+ * form; items of a list are appended one by one. Failure modes: no memory, which the writer
+ * remembers; a request body that json/doc.h or json/fields.h refuses. */
 #include "proto/kserve_pages.h"
 
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
+#include "proto/limits.h"
 #include "proto/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Append what jansson has packed; NULL, as it is without memory, fails the writer. */
+/* Append a value that jansson packed. jansson returns NULL without memory: then the writer fails. */
 static void put_packed(struct json_writer *w, json_t *value)
 {
     char *text = json_doc_dump(value);
@@ -25,7 +26,7 @@ static void put_packed(struct json_writer *w, json_t *value)
     free(text);
 }
 
-/* Only what is there: clients rely on the list instead of probing. */
+/* The list names only extensions that exist: clients rely on the list instead of probing. */
 void kserve_page_server(struct json_writer *w, const struct kserve_server *server)
 {
     put_packed(w, json_pack("{s:s, s:s, s:[s,s,s,s,s,s,s*]}", "name", "tally", "version",
@@ -35,21 +36,85 @@ void kserve_page_server(struct json_writer *w, const struct kserve_server *serve
                             server->shared_memory ? "system_shared_memory" : NULL));
 }
 
-static json_t *pack_tensor(const char *name, enum dtype dtype, int size)
+/* A tensor of a model. Metadata have room for one datatype and one shape, which perf_analyzer sends;
+ * the parameters beside them say which others the model takes. */
+struct tensor_info {
+    const char *name;
+    enum dtype declared;
+    int size;           /* the declared shape: one dimension, -1 for any size */
+    unsigned datatypes; /* bit i: type i, bool included */
+    int min_rank;
+    int max_rank;
+};
+
+enum {
+    DATATYPES_TEXT = 128
+};
+
+static struct tensor_info describe_input(const struct model *model)
 {
-    return json_pack("{s:s, s:s, s:[i]}", "name", name, "datatype", dtype_info(dtype)->kserve,
-                     "shape", size);
+    const unsigned any = (2U << DTYPE_BOOL) - 1;
+    return (struct tensor_info){.name = MODEL_INPUT,
+                                .declared = model->dtype,
+                                .size = -1,
+                                .datatypes = model->any_dtype ? any : 1U << model->dtype,
+                                .min_rank = 1,
+                                .max_rank = LIMIT_RANK};
+}
+
+static struct tensor_info describe_axis(void)
+{
+    return (struct tensor_info){.name = MODEL_AXIS,
+                                .declared = DTYPE_I64,
+                                .size = 1,
+                                .datatypes = 1U << DTYPE_I32 | 1U << DTYPE_I64,
+                                .max_rank = 1};
+}
+
+/* The output has a type of the input, or a wider one that the request names. */
+static struct tensor_info describe_output(const struct model *model)
+{
+    struct tensor_info y = describe_input(model);
+    y.name = MODEL_OUTPUT;
+    y.datatypes = 0;
+    for (unsigned i = 0; i < DTYPE_COUNT; i++) {
+        if (model->any_dtype || dtype_widens(model->dtype, (enum dtype)i)) {
+            y.datatypes |= 1U << i;
+        }
+    }
+    return y;
+}
+
+/* Write "FP16,BF16,...". */
+static void datatypes_text(unsigned datatypes, char text[DATATYPES_TEXT])
+{
+    text[0] = '\0';
+    for (unsigned i = 0; i <= DTYPE_BOOL; i++) {
+        if ((datatypes & 1U << i) != 0) {
+            text_append(text, DATATYPES_TEXT, "%s%s", text[0] != '\0' ? "," : "",
+                        dtype_info((enum dtype)i)->kserve);
+        }
+    }
+}
+
+static json_t *pack_tensor(struct tensor_info tensor)
+{
+    char datatypes[DATATYPES_TEXT];
+    datatypes_text(tensor.datatypes, datatypes);
+    return json_pack("{s:s, s:s, s:[i], s:{s:s, s:i, s:i}}", "name", tensor.name, "datatype",
+                     dtype_info(tensor.declared)->kserve, "shape", tensor.size, "parameters",
+                     "datatypes", datatypes, "min_rank", tensor.min_rank, "max_rank",
+                     tensor.max_rank);
 }
 
 void kserve_page_model(struct json_writer *w, const struct model *model)
 {
-    json_t *x = pack_tensor(MODEL_INPUT, model->dtype, -1);
-    json_t *inputs = model->axis_input
-                         ? json_pack("[o,o]", x, pack_tensor(MODEL_AXIS, DTYPE_I64, 1))
-                         : json_pack("[o]", x);
+    json_t *x = pack_tensor(describe_input(model));
+    json_t *inputs = model->axis_input ? json_pack("[o,o]", x, pack_tensor(describe_axis()))
+                                       : json_pack("[o]", x);
     put_packed(w, json_pack("{s:s, s:[s], s:s, s:o, s:[o]}", "name", model->name, "versions",
                             MODEL_VERSION, "platform", "tally_opencl", "inputs", inputs,
-                            "outputs", pack_tensor(MODEL_OUTPUT, model->dtype, -1)));
+                            "outputs", pack_tensor(describe_output(model))));
 }
 
 void kserve_page_model_ready(struct json_writer *w, const struct model *model)
@@ -57,8 +122,8 @@ void kserve_page_model_ready(struct json_writer *w, const struct model *model)
     put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", 1));
 }
 
-/* The list, longer by the item; NULL without memory for one of them, and then what is packed with it
- * is NULL, too. Owns both. */
+/* Append the item to the list and return the list. Returns NULL if either is NULL or memory is short;
+ * then jansson packs NULL around it, too. Owns both. */
 static json_t *with_item(json_t *list, json_t *item)
 {
     if (json_array_append_new(list, item) == 0) {
@@ -70,12 +135,12 @@ static json_t *with_item(json_t *list, json_t *item)
 
 /* ---- config ---- */
 
-static json_t *config_input(const char *name, enum dtype dtype, int size)
+static json_t *config_input(struct tensor_info tensor)
 {
-    return json_pack("{s:s, s:o, s:[i], s:b, s:s, s:b, s:b}", "name", name, "data_type",
-                     json_sprintf("TYPE_%s", dtype_info(dtype)->kserve), "dims", size,
-                     "is_shape_tensor", 0, "format", "FORMAT_NONE", "allow_ragged_batch", 1,
-                     "optional", 0);
+    return json_pack("{s:s, s:o, s:[i], s:b, s:s, s:b, s:b}", "name", tensor.name, "data_type",
+                     json_sprintf("TYPE_%s", dtype_info(tensor.declared)->kserve), "dims",
+                     tensor.size, "is_shape_tensor", 0, "format", "FORMAT_NONE",
+                     "allow_ragged_batch", 1, "optional", 0);
 }
 
 static json_t *config_batching(const struct kserve_server *server)
@@ -89,23 +154,28 @@ static json_t *config_batching(const struct kserve_server *server)
                      "default_queue_policy", queue_policy);
 }
 
-/* The attributes that a request gets which names none. */
+/* The attributes of a request that names no attribute; and the types and ranks of the input, because
+ * a ModelConfig, too, has room for one type and one shape. */
 static json_t *config_parameters(const struct model *model)
 {
-    return json_pack("{s:{s:o}, s:{s:s}, s:{s:s}, s:{s:s}}", "axis", "string_value",
-                     json_sprintf("%lld", (long long)model->default_axis), "exclusive",
-                     "string_value", model->exclusive ? "true" : "false", "reverse",
-                     "string_value", model->reverse ? "true" : "false", "part", "string_value",
-                     "");
+    const struct tensor_info x = describe_input(model);
+    char datatypes[DATATYPES_TEXT];
+    datatypes_text(x.datatypes, datatypes);
+    return json_pack("{s:{s:o}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:s}, s:{s:o}, s:{s:o}}", "axis",
+                     "string_value", json_sprintf("%lld", (long long)model->default_axis),
+                     "exclusive", "string_value", model->exclusive ? "true" : "false",
+                     "reverse", "string_value", model->reverse ? "true" : "false", "part",
+                     "string_value", "", "datatypes", "string_value", datatypes, "min_rank",
+                     "string_value", json_sprintf("%d", x.min_rank), "max_rank", "string_value",
+                     json_sprintf("%d", x.max_rank));
 }
 
 void kserve_page_config(struct json_writer *w, const struct model *model,
                         const struct kserve_server *server)
 {
-    json_t *x = config_input(MODEL_INPUT, model->dtype, -1);
-    json_t *inputs = model->axis_input
-                         ? json_pack("[o,o]", x, config_input(MODEL_AXIS, DTYPE_I64, 1))
-                         : json_pack("[o]", x);
+    json_t *x = config_input(describe_input(model));
+    json_t *inputs = model->axis_input ? json_pack("[o,o]", x, config_input(describe_axis()))
+                                       : json_pack("[o]", x);
     json_t *y = json_pack("{s:s, s:o, s:[i], s:b, s:s}", "name", MODEL_OUTPUT, "data_type",
                           json_sprintf("TYPE_%s", dtype_info(model->dtype)->kserve), "dims", -1,
                           "is_shape_tensor", 0, "label_filename", "");
@@ -169,6 +239,15 @@ void kserve_page_stats(struct json_writer *w, const struct model *model,
         }
     }
     put_packed(w, json_pack("{s:o}", "model_stats", list));
+}
+
+void kserve_page_models(struct json_writer *w)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < model_count(); i++) {
+        list = with_item(list, json_string(model_at(i)->name));
+    }
+    put_packed(w, json_pack("{s:o}", "models", list));
 }
 
 void kserve_page_index(struct json_writer *w, bool ready, bool only_ready)

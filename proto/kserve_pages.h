@@ -1,6 +1,8 @@
-/* The JSON of the Open Inference Protocol's pages other than inference: what the server and its
- * models are, how much they have done, which shared memory is registered; and the small request
- * bodies of those routes. Numbers come in plain structs, so that pages know no server.
+/* The JSON of the Open Inference Protocol's pages other than inference: the server, its models, their
+ * statistics, the registered shared memory; and the small request bodies of those routes. Callers
+ * pass numbers in plain structs, so that this module knows no server.
+ *
+ * Failure modes: no memory, which the writer remembers; a request body that is not valid.
  * Thread: any. */
 #ifndef TALLY_PROTO_KSERVE_PAGES_H
 #define TALLY_PROTO_KSERVE_PAGES_H
@@ -18,7 +20,7 @@ struct kserve_server {
     uint64_t queue_depth;
 };
 
-/* A count of events and the time they took together. */
+/* The number of events, and the sum of their times. */
 struct kserve_duration {
     uint64_t count;
     uint64_t ns;
@@ -42,7 +44,7 @@ struct kserve_model_stats {
     struct kserve_duration compute_input;
     struct kserve_duration compute_infer;
     struct kserve_duration compute_output;
-    struct kserve_batch_stats *batches; /* by size, each seen at least once; may be NULL */
+    struct kserve_batch_stats *batches; /* one for each batch size that occurred; may be NULL */
     size_t batch_count;
 };
 
@@ -54,16 +56,19 @@ struct kserve_shm_region {
     uint64_t byte_size;
 };
 
-/* Each writes one whole JSON value. */
+/* Each function writes one whole JSON value. */
 void kserve_page_server(struct json_writer *w, const struct kserve_server *server);
+/* {"models": [names]}, KServe's form of the list. */
+void kserve_page_models(struct json_writer *w);
 void kserve_page_model(struct json_writer *w, const struct model *model);
 void kserve_page_model_ready(struct json_writer *w, const struct model *model);
 void kserve_page_config(struct json_writer *w, const struct model *model,
                         const struct kserve_server *server);
-/* One model, or all for NULL; stats[] is in the order of model_at(). */
+/* Statistics of one model, or of all models if `model` is NULL; stats[] has the order of model_at(). */
 void kserve_page_stats(struct json_writer *w, const struct model *model,
                        const struct kserve_model_stats *stats);
-/* All models, or with only_ready those that are: all or none. */
+/* Triton's form of the list, with the state of each model. only_ready: the list is empty unless
+ * `ready`. */
 void kserve_page_index(struct json_writer *w, bool ready, bool only_ready);
 void kserve_page_shm(struct json_writer *w, const struct kserve_shm_region *regions,
                      size_t count);

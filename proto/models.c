@@ -49,8 +49,8 @@ enum status model_require(const char *name, const char *version, const struct mo
     const struct model *model = model_find(name);
     if (model == NULL || (version != NULL && strcmp(version, MODEL_VERSION) != 0)) {
         return error_set(err, STATUS_NOT_FOUND,
-                         "there is no model \"%.80s\"%s%.20s; POST /v2/repository/index lists "
-                         "the models, each has version " MODEL_VERSION,
+                         "there is no model \"%.80s\"%s%.20s; GET /v2/models lists the "
+                         "models, each has version " MODEL_VERSION,
                          name == NULL ? "" : name, version == NULL ? "" : " version ",
                          version == NULL ? "" : version);
     }

@@ -1,7 +1,7 @@
-/* The models that the Open Inference Protocol offers. All are the one operator; they
- * differ in what a client that cannot send parameters gets: perf_analyzer over HTTP sends none,
- * so every combination of attributes and every element type has a name of its own. The names
- * are a fixed table: no file, no loading. Thread: any, static data. */
+/* The models of the Open Inference Protocol. All models are the same operator. They differ in their
+ * defaults, for clients that cannot send parameters: perf_analyzer over HTTP sends none, so every
+ * combination of flags and every element type has a model of its own. The table is fixed: the
+ * server loads no model. Failure modes: an unknown name. Thread: any, static data. */
 #ifndef TALLY_PROTO_MODELS_H
 #define TALLY_PROTO_MODELS_H
 
@@ -14,11 +14,11 @@
 
 struct model {
     const char *name;
-    enum dtype dtype;     /* declared in the metadata, and what raw binary requests carry */
-    bool any_dtype;       /* takes the other types as well */
-    bool axis_input;      /* the axis is a second input "axis" (ONNX) and must be sent */
-    int64_t default_axis; /* without a parameter */
-    bool exclusive;       /* default; a parameter overrides it */
+    enum dtype dtype; /* type that the metadata declare, and the type of raw binary requests */
+    bool any_dtype;   /* the model takes every other type, too */
+    bool axis_input;  /* the second input "axis" (ONNX) is required */
+    int64_t default_axis; /* axis of a request without this parameter */
+    bool exclusive;       /* default of the parameter */
     bool reverse;
 };
 
@@ -35,10 +35,11 @@ struct model {
 size_t model_count(void);
 const struct model *model_at(size_t index);       /* index < model_count() */
 const struct model *model_find(const char *name); /* NULL if there is none */
-size_t model_index(const struct model *model); /* its position: the index of its statistics */
+size_t
+model_index(const struct model *model); /* position, which is the index of its statistics */
 
-/* The model that a path names; a version that is NULL is the latest.
- * err   NOT_FOUND: no such model or version; says where the models are listed */
+/* Find the model of a path. version: NULL for the latest.
+ * err   NOT_FOUND: no such model or version; the sentence names the route that lists the models */
 MUST_CHECK enum status model_require(const char *name, const char *version,
                                      const struct model **out, struct error *err);
 

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 enum {
@@ -134,29 +133,13 @@ bool number_list_parse(const char *text, bool open, struct number_list *list)
     }
 }
 
-/* Return the name of a type that is given by its name in NumPy, C, the Open Inference Protocol or
- * OpenVINO; other words unchanged. */
-static const char *type_of_alias(const char *word)
+/* Return the name of a type for any spelling of the type; other words unchanged. */
+static const char *type_of_spelling(const char *word)
 {
-    static const char *const aliases[][2] = {
-        {"half", "float16"}, {"float", "float32"}, {"double", "float64"}, {"?", "bool"}};
-    const char *code = word + strspn(word, "<|="); /* raw numbers are little-endian */
-    for (size_t i = 0; i < ARRAY_COUNT(aliases); i++) {
-        if (strcmp(aliases[i][0], code) == 0) {
-            return aliases[i][1];
-        }
-    }
-    for (int i = 0; i <= DTYPE_BOOL; i++) {
-        const struct dtype_info *type = dtype_info((enum dtype)i);
-        /* OpenVINO's I8 has eight bits, NumPy's i8 eight bytes: the former is not accepted. */
-        if ((type->npy != NULL && strcmp(type->npy + 1, code) == 0) ||
-            strcasecmp(type->kserve, word) == 0 ||
-            (strcasecmp(type->openvino_type, word) == 0 &&
-             (type->bytes > 1 || i == DTYPE_BOOL))) {
-            return type->name;
-        }
-    }
-    return word;
+    enum dtype dtype = DTYPE_BOOL;
+    return dtype_find(DTYPE_FAMILY_SPELLING, word, strlen(word), &dtype)
+               ? dtype_info(dtype)->name
+               : word;
 }
 
 /* Return advice for an unknown type that is better than the nearest name; NULL: none. */
@@ -166,7 +149,7 @@ static const char *type_advice(const struct option_row *row, const char *word)
         return "; raw numbers are little-endian, only an NPY file may have the other order";
     }
     return row->offset == offsetof(struct settings, output_dtype) &&
-                   strcmp(type_of_alias(word), "bool") == 0
+                   strcmp(type_of_spelling(word), "bool") == 0
                ? "; sums of booleans are integers, int64 unless another type is given"
                : NULL;
 }
@@ -198,7 +181,7 @@ static int store_value(enum command_id command, const struct option_row *row, co
     if (row->offset == offsetof(struct settings, dtype) ||
         row->offset == offsetof(struct settings, output_dtype)) {
         advice = type_advice(row, value);
-        value = type_of_alias(value);
+        value = type_of_spelling(value);
     }
     struct suggestion suggestion = suggestion_for(value);
     switch (row->kind) {

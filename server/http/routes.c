@@ -6,6 +6,7 @@
 #include "proto/text.h"
 #include "server/http/route_table.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -166,8 +167,29 @@ static size_t compare_path(const char *path, const struct route *route,
     return distance;
 }
 
+/* Return the path of v2 that answers the purpose of a path of KServe's v1: /v1/models/NAME:predict is
+ * /v2/models/NAME/infer. Returns other paths unchanged. The result is `path` or `room`. */
+static const char *path_of_v2(const char *path, char room[NEAR_BYTES + 1])
+{
+    static const char models[] = "/v1/models";
+    static const char predict[] = ":predict";
+    const size_t bytes = strlen(path);
+    const size_t begin = sizeof models - 1;
+    const size_t end = sizeof predict - 1;
+    if (bytes > NEAR_BYTES || strncmp(path, models, begin) != 0 ||
+        (path[begin] != '\0' && path[begin] != '/')) {
+        return path;
+    }
+    const bool infers = bytes > begin + end && strcmp(path + bytes - end, predict) == 0;
+    (void)snprintf(room, NEAR_BYTES + 1, "/v2%.*s%s", (int)(bytes - 3 - (infers ? end : 0)),
+                   path + 3, infers ? "/infer" : "");
+    return room;
+}
+
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
 {
+    char room[NEAR_BYTES + 1];
+    path = path_of_v2(path, room);
     const size_t bytes = strlen(path);
     const struct route *nearest = NULL;
     struct near_model model = {.at = NULL};

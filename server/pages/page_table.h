@@ -30,6 +30,7 @@ FIXED(  "/v2/health/live",                                    ROUTE_GET,        
 ALSO(   "/v2/health/ready",                                   ROUTE_GET,              INFER,         V2_OTHER,   page_readyz)             \
 PAGE(   "/v2",                                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
 ALSO(   "/v2/",                                               ROUTE_GET,              INFER,         V2_OTHER,   page_v2_server)          \
+PAGE(   "/v2/models",                                         ROUTE_GET,              INFER,         V2_OTHER,   page_v2_models)          \
 PAGE(   "/v2/models/stats",                                   ROUTE_GET,              INFER_METRICS, V2_OTHER,   page_v2_stats)           \
 PAGE(   "/v2/models/{}",                                      ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model)           \
 PAGE(   "/v2/models/{}/ready",                                ROUTE_GET,              INFER,         V2_OTHER,   page_v2_model_ready)     \

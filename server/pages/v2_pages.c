@@ -1,5 +1,6 @@
-/* The pages of the Open Inference Protocol. Each page collects plain values from the modules,
- * and proto/kserve_pages.c writes them. */
+/* Pages of the Open Inference Protocol: each reads figures of the service, and proto/kserve_pages.c
+ * writes the page. Failure modes: an unknown model, version or region (404), no memory (503), parts
+ * that are switched off or missing (501, 503), shared memory of a remote client (403). */
 #include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
@@ -32,6 +33,15 @@ enum status page_v2_server(const struct page_request *request, struct page *page
     (void)err;
     struct kserve_server info = describe_server(request->server);
     kserve_page_server(&page->json, &info);
+    return STATUS_OK;
+}
+
+enum status page_v2_models(const struct page_request *request, struct page *page,
+                           struct error *err)
+{
+    (void)request;
+    (void)err;
+    kserve_page_models(&page->json);
     return STATUS_OK;
 }
 

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import fcntl
+import json
 import signal
 import socket
 import struct
@@ -278,6 +279,23 @@ def test_curl_chunked_upload_of_a_pipe(server, tmp_path):
         timeout=60,
     )
     assert result.stdout == np.cumsum(values).tobytes()
+
+
+@pytest.mark.parametrize("query", ["", "?axis=1"])
+@pytest.mark.parametrize("header", [[], ["-H", "Content-Type: application/x-npy"]], ids=str)
+def test_curl_that_strips_an_npy_file_is_told_how_to_send_it(server, tmp_path, header, query):
+    """-d strips NUL bytes and line ends, and says that the file is a form, unless a header is given."""
+    np.save(tmp_path / "in.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
+    target = f"http://127.0.0.1:{server.port}/v1/cumsum{query}"
+    done = subprocess.run(
+        ["curl", "-sS", *header, "-d", f"@{tmp_path}/in.npy", target],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    refusal = json.loads(done.stdout)
+    for words in ("--data-binary", "application/x-npy"):
+        assert words in refusal["error"], refusal
 
 
 def test_curl_npy_round_trip(server, tmp_path):

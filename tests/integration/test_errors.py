@@ -241,6 +241,20 @@ def test_the_precision_of_an_openvino_port_is_its_element_type(client):
     assert "sums are always exact" not in refusal["error"]
 
 
+JSON_ROUTES = ["/v1/cumsum", "/v1/cumsum/totals", OPENVINO, DIRECTML, "/v2/models/cumsum/infer"]
+
+
+@pytest.mark.parametrize("path", JSON_ROUTES)
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["without_mark", "with_mark"])
+@pytest.mark.parametrize("text", ['{"data": [1, 2, 3]}', "[1, 2, 3]", "1,2\n3,4\n", "a,b\r\n1,2"])
+def test_text_of_two_bytes_a_character_is_named(client, path, order, mark, text):
+    body = (mark + text).encode(f"utf-16-{order}")
+    answer = client.post(path, body, calls.JSON)
+    says = (f"text in UTF-16{order.upper()}", "encode it as UTF-8, without a byte order mark")
+    calls.expect_error(answer, 400, "invalid_json", says=says)
+
+
 @pytest.mark.parametrize("name", ["axis", "axes"])
 def test_a_query_beside_json_is_refused_and_names_what_the_body_takes(client, name):
     body = calls.json_body(GOOD)
@@ -449,7 +463,9 @@ def test_unknown_path_is_404(client, path):
         ("/v2/repository/list", "POST /v2/repository/index?"),
         ("/v2/systemsharedmemory", "GET /v2/systemsharedmemory/status?"),
         ("/v2/systemsharedmemory/region/a", "GET /v2/systemsharedmemory/status?"),
-        ("/v2/models", "GET /v2/models/cumsum?"),
+        ("/v2/model", "GET /v2/models?"),
+        ("/v1/models", "GET /v2/models?"),
+        ("/v1/models/cumsum:predict", "POST /v2/models/cumsum/infer?"),
         ("/v1/cumsun", "POST /v1/cumsum?"),
     ],
 )
@@ -488,7 +504,7 @@ def test_what_is_suggested_exists_with_that_method(client):
         "{version}": ["1", "2"],
         "{region}": ["a", "a%20b"],
     }
-    asked, told = {"/v1/models/cumsum:predict"}, set()
+    asked, told = {f"/v1/models/{name}:predict" for name in names["{model}"]}, set()
     for pattern in client.get("/openapi.json").json()["paths"]:
         forms = [pattern]
         for name, values in names.items():
@@ -524,6 +540,7 @@ METHODS = {
     "/openapi.json": "GET",
     "/v2": "GET",
     "/v2/health/live": "GET",
+    "/v2/models": "GET",
     "/v2/models/cumsum": "GET",
     "/v2/models/cumsum/infer": "POST",
     "/v2/repository/index": "POST",

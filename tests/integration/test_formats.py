@@ -1,6 +1,7 @@
 """Which format a request has, which one its answer has, and what each format admits."""
 
 import io
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -65,6 +66,59 @@ def test_the_booleans_of_any_client_are_understood_in_a_query(client, word):
     assert raw.status == npy.status == v2.status == 200, (raw, npy, v2)
     for answer in (raw, npy, v2):
         assert np.frombuffer(answer.body[-16:], np.int32).tolist() == [9, 7, 4, 0]
+
+
+SPELLINGS = {
+    "f4": "float32",
+    "<f4": "float32",
+    "float": "float32",
+    "FP32": "float32",
+    "double": "float64",
+    "half": "float16",
+    "bf16": "bfloat16",
+    "INT64": "int64",
+    "i8": "int64",
+    "|u1": "uint8",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_type_has_the_spellings_of_numpy_c_and_the_protocols(client, spelling):
+    """As elements and as sums, in the query and in JSON; the answer has the usual name."""
+    name = SPELLINGS[spelling]
+    dtype = dtypes.BY_NAME[name]
+    stored = dtype.store([1, 2, 3])
+    query = urllib.parse.quote(spelling)
+    raw = client.post(f"/v1/cumsum?dtype={query}&shape=3", stored.tobytes(), calls.RAW)
+    assert (raw.status, raw.headers["Tally-Dtype"]) == (200, name), raw
+    assert raw.body == dtype.store([1, 3, 6]).tobytes()
+    sums = client.post(
+        f"/v1/cumsum?dtype={name}&shape=3&output_dtype={query}", stored.tobytes(), calls.RAW
+    )
+    assert (sums.status, sums.body) == (200, raw.body), sums
+    for document in (
+        {"data": [1, 2, 3], "dtype": spelling},
+        {"data": [1, 2, 3], "dtype": name, "output_dtype": spelling},
+    ):
+        answer = client.post_json("/v1/cumsum", document)
+        assert answer.status == 200, answer
+        assert answer.json() == {"dtype": name, "shape": [3], "data": [1, 3, 6]}
+    x = {"name": "x", "shape": [3], "datatype": dtype.kserve, "data": [1, 2, 3]}
+    infer = client.post_json(
+        "/v2/models/cumsum/infer", {"parameters": {"output_dtype": spelling}, "inputs": [x]}
+    )
+    assert infer.status == 200, infer
+    assert infer.json()["outputs"][0]["datatype"] == dtype.kserve
+
+
+@pytest.mark.parametrize("other", [">f4", "I8", "int", "FLOAT32"])
+def test_another_spelling_is_refused_with_the_names_and_examples_of_spellings(client, other):
+    query = urllib.parse.quote(other)
+    raw = client.post(f"/v1/cumsum?dtype={query}&shape=1", bytes(4), calls.RAW)
+    json = client.post_json("/v1/cumsum", {"data": [1], "dtype": other})
+    for answer in (raw, json):
+        says = ("float32", "uint64", "<f4", "double", "FP32")
+        calls.expect_error(answer, 400, "invalid_dtype", "dtype", says=says)
 
 
 def test_whole_numbers_are_integers_in_the_json_of_every_dialect(client):

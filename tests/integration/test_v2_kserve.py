@@ -66,6 +66,16 @@ def test_health(call):
     assert call("is_model_ready", "nothing") is False
 
 
+def test_the_models_of_the_sdk_read_the_list_and_the_metadata(client):
+    from kserve.protocol.rest.v2_datamodels import ListModelsResponse, ModelMetadataResponse
+
+    listed = ListModelsResponse.model_validate(client.get("/v2/models").json())
+    assert {"cumsum", "cumsum_onnx"} <= set(listed.models)
+    for name in listed.models:
+        page = client.get(f"/v2/models/{name}").json()
+        assert ModelMetadataResponse.model_validate(page).inputs[0].name == "x"
+
+
 def test_the_answer_describes_itself(call):
     tensor = InferInput("x", [2], "INT32", data=[1, 2])
     response = call("infer", InferRequest("cumsum", [tensor], "an id"), model_name="cumsum")

@@ -46,10 +46,35 @@ def test_health_and_metadata(v2):
     server = v2.get_server_metadata()
     assert server["name"] == "tally" and "binary_tensor_data" in server["extensions"]
     assert "system_shared_memory" not in server["extensions"]  # off by default
-    model = v2.get_model_metadata("cumsum", "1")
-    assert model["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1]}]
+    [x] = v2.get_model_metadata("cumsum", "1")["inputs"]
+    assert (x["name"], x["datatype"], x["shape"]) == ("x", "FP32", [-1])
     config = v2.get_model_config("cumsum")
     assert config["max_batch_size"] == 0 and config["input"][0]["data_type"] == "TYPE_FP32"
+
+
+def test_metadata_say_which_types_and_ranks_a_model_takes(v2):
+    """One datatype and one shape are declared; what the parameters add is taken, and nothing else."""
+    [x] = v2.get_model_metadata("cumsum")["inputs"]
+    said = x["parameters"]
+    assert set(said["datatypes"].split(",")) == {dtype.kserve for dtype in dtypes.ALL} | {"BOOL"}
+    for rank in (said["min_rank"], said["max_rank"]):
+        ones = np.ones([1] * rank, np.float64)
+        assert run(v2, ones, "FP64").as_numpy("y").shape == ones.shape
+    config = v2.get_model_config("cumsum")["parameters"]
+    for name in ("datatypes", "min_rank", "max_rank"):
+        assert config[name] == {"string_value": str(said[name])}
+    [x] = v2.get_model_metadata("cumsum_fp32")["inputs"]
+    assert x["parameters"]["datatypes"] == "FP32"
+    with pytest.raises(InferenceServerException, match="cumsum_fp32 takes FP32"):
+        run(v2, np.ones(2), "FP64", model="cumsum_fp32")
+
+
+def test_the_list_of_models_names_those_of_the_index(v2, client):
+    answer = client.get("/v2/models")
+    assert answer.status == 200, answer
+    assert answer.json() == {"models": [row["name"] for row in v2.get_model_repository_index()]}
+    refusal = client.get("/v2/models/nothing")
+    assert refusal.status == 404 and "GET /v2/models lists the models" in refusal.json()["error"]
 
 
 def test_every_model_is_in_the_index_and_describes_itself(v2):

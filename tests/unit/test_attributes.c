@@ -215,7 +215,7 @@ static void bad_queries_are_refused_by_name(void **state)
         {{{"Axis", "1"}}, 1, STATUS_UNKNOWN_FIELD, "Axis"},
         {{{"axis", "1"}, {"axis", "1"}}, 2, STATUS_INVALID_FIELD, "axis"},
         {{{"axis", ""}}, 1, STATUS_INVALID_FIELD, "axis"},
-        {{{"dtype", "float"}}, 1, STATUS_INVALID_DTYPE, "dtype"},
+        {{{"dtype", "floating"}}, 1, STATUS_INVALID_DTYPE, "dtype"},
         {{{"precision", "wide"}}, 1, STATUS_UNKNOWN_FIELD, "precision"},
         {{{"shape", "2,3"}, {"strides", "1"}}, 2, STATUS_INVALID_STRIDES, "strides"},
         {{{"shape", "2"}, {"output_strides", "1,1"}},

@@ -193,7 +193,7 @@ static const struct {
     {"{\"data\":[1,2],\"reverse\":\"true\"}", STATUS_INVALID_FIELD, "reverse", "true or false"},
     {"{\"data\":[1,2],\"precision\":\"wide\"}", STATUS_UNKNOWN_FIELD, "precision",
      "known here: data, dtype"},
-    {"{\"data\":[1,2],\"dtype\":\"float\"}", STATUS_INVALID_DTYPE, "dtype",
+    {"{\"data\":[1,2],\"dtype\":\"floating\"}", STATUS_INVALID_DTYPE, "dtype",
      "expected one of float16"},
     {"{\"data\":[1,2],\"dtype\":3}", STATUS_INVALID_FIELD, "dtype", "expected one of"},
     {"{\"data\":[1,9223372036854775808]}", STATUS_INVALID_DATA, "data[1]",

@@ -102,6 +102,24 @@ static void unknown_top_level_keys_are_ignored(void **state)
           Y_2X2("[1.0,2.0,4.0,6.0]"));
 }
 
+/* As in Triton, which reads the members that it knows. */
+static void unknown_members_of_tensors_are_ignored_and_unknown_parameters_refused(void **state)
+{
+    (void)state;
+    gives(request_of("",
+                     "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"axis\":7,"
+                     "\"metadata\":{\"a\":[1]},\"data\":[1,1,1,3]}",
+                     "[{\"name\":\"y\",\"axis\":7,\"label\":null}]"),
+          Y_2X2("[1.0,1.0,2.0,4.0]"));
+    refused(request_of("",
+                       "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\","
+                       "\"parameters\":{\"axes\":1},\"data\":[1,1,1,3]}",
+                       NULL),
+            STATUS_UNKNOWN_FIELD, "inputs[0].parameters.axes");
+    refused(request_of("", X_2X2, "[{\"name\":\"y\",\"parameters\":{\"axis\":1}}]"),
+            STATUS_UNKNOWN_FIELD, "outputs[0].parameters.axis");
+}
+
 static void every_datatype_goes_through_json(void **state)
 {
     (void)state;
@@ -596,6 +614,7 @@ int main(void)
         cmocka_unit_test(data_may_be_nested_anyhow_as_long_as_the_count_fits),
         cmocka_unit_test(ids_are_echoed_and_empty_ones_are_absent),
         cmocka_unit_test(unknown_top_level_keys_are_ignored),
+        cmocka_unit_test(unknown_members_of_tensors_are_ignored_and_unknown_parameters_refused),
         cmocka_unit_test(every_datatype_goes_through_json),
         cmocka_unit_test(other_datatypes_are_refused),
         cmocka_unit_test(booleans_have_sums_of_64_bits_unless_the_output_names_a_type),

@@ -81,7 +81,7 @@ static const struct {
      "dtype, shape, axis, exclusive, reverse, strides, output_strides"},
     {"dtype=float32&shape=2&precision=wide", 8, STATUS_UNKNOWN_FIELD, "precision",
      "there is no query parameter 'precision' here; known are: dtype"},
-    {"dtype=f32&shape=2", 8, STATUS_INVALID_DTYPE, "dtype", "'f32'"},
+    {"dtype=flt32&shape=2", 8, STATUS_INVALID_DTYPE, "dtype", "'flt32'"},
     {"dtype=float32&shape=2x", 8, STATUS_INVALID_FIELD, "shape", "2x"},
     {"dtype=float32&shape=", 8, STATUS_INVALID_SHAPE, "shape", ""},
     {"dtype=float32&shape=-2", 8, STATUS_INVALID_SHAPE, "shape", ""},

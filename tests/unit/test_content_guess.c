@@ -35,6 +35,30 @@ static const struct {
     {CONTENT_UTF32BE, BYTES("\x00\x00\x00{\x00\x00\x00}")},
     {CONTENT_UTF32LE, BYTES("\xff\xfe\x00\x00{\x00\x00\x00")},
     {CONTENT_UTF32BE, BYTES("\x00\x00\xfe\xff\x00\x00\x00[")},
+    {CONTENT_UTF16LE, BYTES("\xff\xfe"
+                            "1\x00,\x00"
+                            "2\x00")},
+    {CONTENT_UTF16LE, BYTES("\xff\xfeh\x00i\x00\x3d\xd8\n\x00")},
+    {CONTENT_UTF16BE, BYTES("\xfe\xff\x00"
+                            "1\x00\n")},
+    {CONTENT_UTF16LE, BYTES("1\x00,\x00"
+                            "2\x00\r\x00\n\x00"
+                            "3\x00,\x00"
+                            "4\x00")},
+    {CONTENT_UTF16BE, BYTES("\x00"
+                            "1\x00.\x00"
+                            "5\x00\n\x00"
+                            "2\x00.\x00"
+                            "5\x00\n")},
+    {CONTENT_UTF16LE, BYTES("a\x00,\x00"
+                            "b\x00\n\x00"
+                            "1\x00")},
+    {CONTENT_UNKNOWN, BYTES("1\x00,\x00"
+                            "2\x00")},
+    {CONTENT_UNKNOWN, BYTES("a\x00=\x00")},
+    {CONTENT_UNKNOWN, BYTES("\xff\xfe"
+                            "1\x00\x00\x00"
+                            "2\x00")},
     {CONTENT_UNKNOWN, BYTES("{\x00")},
     {CONTENT_UNKNOWN, BYTES("{\x00"
                             "a\x00")},
@@ -133,6 +157,18 @@ static void what_comes_as_json_is_named_and_how_to_send_it(void **state)
     refuses(json, "", BYTES("\x00{\x00}"), SAYS("UTF-16BE", "UTF-8"));
     refuses(json, "", BYTES("{\x00\x00\x00}\x00\x00\x00"), SAYS("UTF-32LE", "UTF-8"));
     refuses(json, "", BYTES("\x00\x00\x00\t\x00\x00\x00{\x00\x00\x00}"), SAYS("UTF-32BE"));
+    refuses(json, "",
+            BYTES("\xff\xfe"
+                  "1\x00,\x00"
+                  "2\x00\n\x00"),
+            SAYS("text in UTF-16LE", "UTF-8, without a byte order"));
+    refuses(json, "",
+            BYTES("\x00"
+                  "1\x00,\x00"
+                  "2\x00\n\x00"
+                  "3\x00,\x00"
+                  "4\x00\n"),
+            SAYS("text in UTF-16BE", "UTF-8"));
     refuses(json, "", BYTES("{\x00 1}"), SAYS("holds a NUL byte"));
     refuses(json, "", BYTES("\xef\xbb\xbf{}"), SAYS("byte order mark"));
     refuses(json, "", BYTES(" [1,2]"), SAYS("an array, not an object", "{\"data\": [...]}"));

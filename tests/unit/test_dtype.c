@@ -1,5 +1,6 @@
 /* The element type table. */
 #include "proto/dtype.h"
+#include "proto/macros.h"
 #include "tests/lib/unit.h"
 
 #include <stdio.h>
@@ -54,6 +55,48 @@ static void names_are_found_in_their_family_only(void **state)
     assert_true(dtype_find(DTYPE_FAMILY_NAME, "float32x", 7, &found));
     assert_false(dtype_find(DTYPE_FAMILY_NAME, "Float32", 7, &found));
     assert_false(dtype_find(DTYPE_FAMILY_NAME, "", 0, &found));
+}
+
+static void a_type_is_found_in_every_spelling(void **state)
+{
+    static const struct {
+        const char *text;
+        enum dtype dtype;
+    } rows[] = {{"float32", DTYPE_F32}, {"f4", DTYPE_F32},       {"<f4", DTYPE_F32},
+                {"=f4", DTYPE_F32},     {"float", DTYPE_F32},    {"FP32", DTYPE_F32},
+                {"fp32", DTYPE_F32},    {"f32", DTYPE_F32},      {"F32", DTYPE_F32},
+                {"double", DTYPE_F64},  {"half", DTYPE_F16},     {"<f2", DTYPE_F16},
+                {"bf16", DTYPE_BF16},   {"BF16", DTYPE_BF16},    {"INT64", DTYPE_I64},
+                {"i8", DTYPE_I64},      {"I64", DTYPE_I64},      {"INT8", DTYPE_I8},
+                {"|i1", DTYPE_I8},      {"u8", DTYPE_U64},       {"uint8", DTYPE_U8},
+                {"?", DTYPE_BOOL},      {"|b1", DTYPE_BOOL},     {"BOOL", DTYPE_BOOL},
+                {"bool", DTYPE_BOOL},   {"boolean", DTYPE_BOOL}, {"u4", DTYPE_U32}};
+    static const char *const none[] = {"",    ">f4", "I8",      "U8",    "f",      "F8", "int",
+                                       "f4 ", "<",   "FLOAT32", "Float", "float3", "f3"};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        enum dtype found = DTYPE_COUNT;
+        const char *text = rows[i].text;
+        if (!dtype_find(DTYPE_FAMILY_SPELLING, text, strlen(text), &found) ||
+            found != rows[i].dtype) {
+            fail_msg("%s is not %s", text, dtype_info(rows[i].dtype)->name);
+        }
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(none); i++) {
+        enum dtype found = DTYPE_COUNT;
+        assert_false(dtype_find(DTYPE_FAMILY_SPELLING, none[i], strlen(none[i]), &found));
+        assert_int_equal(found, DTYPE_COUNT);
+    }
+    for (int i = 0; i <= DTYPE_BOOL; i++) {
+        const struct dtype_info *info = dtype_info((enum dtype)i);
+        enum dtype found = DTYPE_COUNT;
+        assert_true(
+            dtype_find(DTYPE_FAMILY_SPELLING, info->kserve, strlen(info->kserve), &found));
+        assert_int_equal(found, i);
+        found = DTYPE_COUNT;
+        assert_true(dtype_find(DTYPE_FAMILY_SPELLING, info->name, strlen(info->name), &found));
+        assert_int_equal(found, i);
+    }
 }
 
 static void small_whole_numbers_have_the_bits_of_their_type(void **state)
@@ -121,6 +164,8 @@ static void the_list_names_all_of_a_family(void **state)
     dtype_list(DTYPE_FAMILY_NAME, text, sizeof text);
     assert_string_equal(text, "one of float16, bfloat16, float32, float64, int8, int16, int32, "
                               "int64, uint8, uint16, uint32, uint64, bool");
+    dtype_list(DTYPE_FAMILY_SPELLING, text, sizeof text);
+    assert_non_null(strstr(text, "uint64, bool, or a spelling such as f4, <f4, double, FP32"));
     dtype_list(DTYPE_FAMILY_DIRECTML, text, sizeof text);
     assert_null(strstr(text, "BF"));
     char tiny[10];
@@ -133,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_has_its_names_and_a_size_that_its_name_says),
         cmocka_unit_test(names_are_found_in_their_family_only),
+        cmocka_unit_test(a_type_is_found_in_every_spelling),
         cmocka_unit_test(small_whole_numbers_have_the_bits_of_their_type),
         cmocka_unit_test(takers_are_the_widest_of_the_kind_that_was_asked_for),
         cmocka_unit_test(the_list_names_all_of_a_family),

@@ -86,6 +86,75 @@ static void every_models_metadata_names_its_tensors(void **state)
     }
 }
 
+static json_t *metadata_of(const char *model)
+{
+    struct json_writer w;
+    json_writer_init(&w);
+    kserve_page_model(&w, model_find(model));
+    return tree(&w);
+}
+
+static void expect_limits(json_t *tensor, const char *datatypes, int min_rank, int max_rank)
+{
+    json_t *parameters = json_object_get(tensor, "parameters");
+    assert_string_equal(string_at(parameters, "datatypes"), datatypes);
+    assert_int_equal(json_integer_value(json_object_get(parameters, "min_rank")), min_rank);
+    assert_int_equal(json_integer_value(json_object_get(parameters, "max_rank")), max_rank);
+}
+
+static void metadata_say_which_types_and_ranks_a_model_takes(void **state)
+{
+    static const char all[] = "FP16,BF16,FP32,FP64,INT8,INT16,INT32,INT64,UINT8,UINT16,UINT32,"
+                              "UINT64,BOOL";
+    char sums[sizeof all];
+    (void)state;
+    memcpy(sums, all, sizeof all);
+    sums[sizeof all - sizeof ",BOOL"] = '\0';
+    json_t *root = metadata_of("cumsum_onnx");
+    json_t *inputs = json_object_get(root, "inputs");
+    expect_limits(json_array_get(inputs, 0), all, 1, 64);
+    expect_limits(json_array_get(inputs, 1), "INT32,INT64", 0, 1);
+    expect_limits(json_array_get(json_object_get(root, "outputs"), 0), sums, 1, 64);
+    json_decref(root);
+    root = metadata_of("cumsum_uint32");
+    expect_limits(json_array_get(json_object_get(root, "inputs"), 0), "UINT32", 1, 64);
+    expect_limits(json_array_get(json_object_get(root, "outputs"), 0), "INT64,UINT32,UINT64", 1,
+                  64);
+    json_decref(root);
+}
+
+static void a_config_says_which_types_and_ranks_the_model_takes(void **state)
+{
+    struct json_writer w;
+    (void)state;
+    json_writer_init(&w);
+    kserve_page_config(&w, model_find("cumsum_int8"), &server);
+    json_t *root = tree(&w);
+    json_t *parameters = json_object_get(root, "parameters");
+    assert_string_equal(string_at(json_object_get(parameters, "datatypes"), "string_value"),
+                        "INT8");
+    assert_string_equal(string_at(json_object_get(parameters, "min_rank"), "string_value"),
+                        "1");
+    assert_string_equal(string_at(json_object_get(parameters, "max_rank"), "string_value"),
+                        "64");
+    json_decref(root);
+}
+
+static void the_list_of_models_has_their_names(void **state)
+{
+    struct json_writer w;
+    (void)state;
+    json_writer_init(&w);
+    kserve_page_models(&w);
+    json_t *root = tree(&w);
+    json_t *list = json_object_get(root, "models");
+    assert_int_equal(json_array_size(list), model_count());
+    for (size_t i = 0; i < model_count(); i++) {
+        assert_string_equal(json_string_value(json_array_get(list, i)), model_at(i)->name);
+    }
+    json_decref(root);
+}
+
 static void a_config_is_a_complete_model_config(void **state)
 {
     (void)state;
@@ -302,6 +371,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_lists_only_the_extensions_it_has),
         cmocka_unit_test(every_models_metadata_names_its_tensors),
+        cmocka_unit_test(metadata_say_which_types_and_ranks_a_model_takes),
+        cmocka_unit_test(a_config_says_which_types_and_ranks_the_model_takes),
+        cmocka_unit_test(the_list_of_models_has_their_names),
         cmocka_unit_test(a_config_is_a_complete_model_config),
         cmocka_unit_test(statistics_have_every_figure_perf_analyzer_reads),
         cmocka_unit_test(the_index_is_an_array_of_states),

@@ -363,7 +363,8 @@ static void the_index_links_what_there_is_under_the_prefix(void **state)
     expect_json(json_object_get(page, "links"),
                 "{\"cumsum\":\"/under/v1/cumsum\",\"totals\":\"/under/v1/cumsum/totals\","
                 "\"directml\":\"/under/v1/directml/cumulative_summation\","
-                "\"openvino\":\"/under/v1/openvino/cumsum-3\",\"models\":\"/under/v2\","
+                "\"openvino\":\"/under/v1/openvino/cumsum-3\",\"v2\":\"/under/v2\","
+                "\"models\":\"/under/v2/models\","
                 "\"devices\":\"/under/v1/devices\",\"live\":\"/under/livez\","
                 "\"ready\":\"/under/readyz\",\"metrics\":\"/under/metrics\","
                 "\"version\":\"/under/version\",\"openapi\":\"/under/openapi.json\"}");

@@ -70,7 +70,13 @@ static void the_nearest_path_is_told(void **state)
         {"/v2/models/cumsun/infers", "/v2/models/cumsum/infer"},
         {"/v2/models/resnet/infer/x", "/v2/models/cumsum/infer"},
         {"/v2/models/cumsum/versions/2/infers", "/v2/models/cumsum/versions/1/infer"},
-        {"/v2/models", "/v2/models/cumsum"},
+        {"/v2/model", "/v2/models"},
+        {"/v2/models/", "/v2/models"},
+        {"/v1/models", "/v2/models"},
+        {"/v1/models/cumsum_fp32", "/v2/models/cumsum_fp32"},
+        {"/v1/models/cumsum:predict", "/v2/models/cumsum/infer"},
+        {"/v1/models/cumsum_int8:predict", "/v2/models/cumsum_int8/infer"},
+        {"/v1/models/resnet50:predict", "/v2/models/cumsum/infer"},
         {"/v1/cumsums", "/v1/cumsum"},
         {"/livz", "/livez"},
     };
@@ -82,7 +88,7 @@ static void the_nearest_path_is_told(void **state)
                                       "/v1/other",
                                       "/favicon.ico",
                                       "v1/cumsum",
-                                      "/v1/models/cumsum:predict"};
+                                      "/v1/modelsx/resnet50:predict"};
     char many[1000] = "/v1/cumsum";
     char near[ROUTE_NEAR_BYTES];
     (void)state;
