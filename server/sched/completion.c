@@ -132,7 +132,7 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
     }
     return error_set(
         err, STATUS_QUEUE_FULL,
-        "what waits before this request takes about %.1f ms, and its deadline is in %.1f ms: "
+        "the work ahead of this request takes about %.1f ms, and its deadline is in %.1f ms: "
         "try again after Retry-After seconds, or allow more time",
         (double)wait_ns / NS_PER_MS,
         (double)clock_span_ns(now_ns, request->arrival.deadline_ns) / NS_PER_MS);

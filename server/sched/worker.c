@@ -145,8 +145,8 @@ static bool call_end(struct worker *worker, struct request **batch)
         }
         memory_release(memory, orphan_reserved);
         log_message(worker->plan->parts.log, LOG_WARN,
-                    "device %zu (%s) came back and is tried again", worker->number,
-                    worker->info.name);
+                    "device %zu (%s): the driver has returned, the device is opened again",
+                    worker->number, worker->info.name);
     }
     return in_time;
 }
