@@ -512,15 +512,16 @@ test-clients: deps-test deps-clients
 lint: deps-lint
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
+# What takes minutes: the programs for GPUs as clang compiles them, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
+kernel-proofs: deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random)
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
+	@python3 tests/gpu/programs.py
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_nasty_memory --all
