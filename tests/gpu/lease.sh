@@ -89,14 +89,18 @@ answer() {
     # A driver that compiles is ready late: the limit of this command bounds the wait.
     until tally health --retries 0 >/dev/null 2>&1; do
         kill -0 $server 2>/dev/null || die "tallyd ended before it was ready"
-        sleep 0.2
+        sleep 1
     done
     while read -r name dtype shape options; do
         # shellcheck disable=SC2086  # a list of words
         tally cumsum --quiet --format raw --dtype "$dtype" --shape "$shape" $options \
             --output "$2/$name.out" "$here/requests/$name.in" || exit 1
     done <"$here/requests/list"
-    tally devices
+    devices=$(tally devices)
+    kill $server
+    wait $server
+    server=''
+    printf '%s\n' "$devices"
 }
 
 # compare DIR: are the answers in DIR those of the processor?
@@ -308,6 +312,7 @@ measure_all() {
     phases=$(! kernel_bench --phases --list >/dev/null 2>&1 || echo --phases)
     printf 'Tally %s on %s%s\n' "$(cat "$here/commit")" "$line" "${quick:+ (quick: the speeds mean nothing)}" |
         tee "$figures"
+    [ "$device" = 0 ] || echo "'every program builds' and 'trials' run on device 0" | tee -a "$figures"
     deadline=$(($(date +%s) + seconds))
     for step in "$@"; do
         "step_$step"
