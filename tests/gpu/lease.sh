@@ -19,6 +19,8 @@
 # recorded, and the next command runs. The output of all commands is in DIR/figures.txt (FOLDER/results/figures.txt);
 # the screen shows a line for each command. The exit status is 0 if all commands succeeded.
 #
+# A driver that the ICD loader does not know is looked for in FOLDER/driver, /usr and /opt.
+#
 # --device N  the number that `test_corpus --list` prints; else the first device of another driver than PoCL or Tally
 # --quick     the smallest amount of each step, for a test of this script: its speeds mean nothing
 set -u
@@ -152,18 +154,22 @@ run() {
 
 # ---- steps ----
 
-# The driver's library, where no file in /etc/OpenCL/vendors names it.
+# find_driver: look for the library of a GPU's driver, which no file of the ICD loader names or which the loader does not
+# find. False: there is none.
 find_driver() {
-    [ -z "${OCL_ICD_VENDORS:-}" ] && ! ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || return 0
+    [ -z "${OCL_ICD_VENDORS:-}" ] || return 1
     mkdir -p "$work/vendors"
-    for name in libnvidia-opencl.so.1 libamdocl64.so libigdrcl.so; do
-        library=$(find /usr/lib /usr/lib64 /usr/local /opt -name "$name*" 2>/dev/null | sort | head -n 1)
+    for name in libnvidia-opencl.so libamdocl64.so libigdrcl.so; do
+        library=$(timeout 60 find "$here/driver" /usr/lib /usr/lib64 /usr/local /opt -name "$name*" 2>/dev/null |
+            head -n 1)
         [ -z "$library" ] || {
             printf '%s\n' "$library" >"$work/vendors/$name.icd"
             LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(dirname "$library")
         }
     done
-    export LD_LIBRARY_PATH OCL_ICD_VENDORS="$work/vendors"
+    export LD_LIBRARY_PATH
+    export OCL_ICD_VENDORS="$work/vendors"
+    ls "$work/vendors"/*.icd >/dev/null 2>&1
 }
 
 machine() {
@@ -260,16 +266,19 @@ step_service() {
     run 'service: comparison' 20 sh "$here/lease.sh" compare "$work/answers"
 }
 
-# Number and platform of the device: "0: NAME, PLATFORM, driver VERSION", where both names may have commas.
-choose_device() {
-    list=$(timeout -k 10 60 test_corpus --list) || die "no OpenCL device: $list"
-    others='Portable Computing Language\|Tally'
-    line=$(if [ -n "$device" ]; then
-        printf '%s\n' "$list" | grep "^$device: "
+# The line "N: NAME, PLATFORM, driver VERSION" of the device, where both names may have commas. False: there is none.
+find_device() {
+    list=$(timeout -k 10 60 test_corpus --list 2>&1) || return 1
+    if [ -n "$device" ]; then
+        line=$(printf '%s\n' "$list" | grep "^$device: ")
     else
-        printf '%s\n' "$list" | grep -v ", \($others\), driver " | head -n 1
-    fi)
-    [ -n "$line" ] || die "there is no such device; use --device with one of: $list"
+        line=$(printf '%s\n' "$list" | grep -v ', \(Portable Computing Language\|Tally\), driver ' | head -n 1)
+    fi
+    [ -n "$line" ]
+}
+
+choose_device() {
+    find_device || { find_driver && find_device; } || die "there is no such device, --device chooses one of: $list"
     device=${line%%:*}
     platform=${line%, driver *}
     platform=${platform##*, }
@@ -305,7 +314,6 @@ measure_all() {
     figures=$out/figures.txt log=$work/log
     PATH=$here/bin:$PATH
     use_packed_libraries "$here"
-    find_driver
     # NVIDIA's compiler takes most of a minute for all programs; every command would pay that.
     export CUDA_CACHE_PATH="${CUDA_CACHE_PATH:-$here/cache}"
     choose_device

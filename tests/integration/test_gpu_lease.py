@@ -113,6 +113,23 @@ def test_the_first_device_of_another_driver_than_the_processors_is_measured(stub
     assert "ran --device 1 --gpu-kernels" in text
 
 
+def test_a_driver_that_the_loader_does_not_know_is_found(stub, monkeypatch):
+    monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
+    (stub / "bin/test_corpus").write_text(
+        """#!/bin/sh
+case " $* " in
+*' --list '*) grep . "$OCL_ICD_VENDORS"/*.icd >&2 && echo '0: A GPU, NVIDIA CUDA, driver 580' ;;
+*) echo "vendors: $(cat "$OCL_ICD_VENDORS"/*.icd)"
+esac
+"""
+    )
+    library = stub / "driver/libnvidia-opencl.so.1"
+    library.parent.mkdir()
+    library.touch()
+    lease(stub / "lease.sh", "--quick", "kernels")
+    assert f"vendors: {library}" in (stub / "results/figures.txt").read_text()
+
+
 def test_a_command_that_does_not_end_is_stopped_and_later_ones_do_not_run(stub):
     done = lease(stub / "lease.sh", "--quick", "--seconds", "4", "lookback", "kernels")
     assert done.returncode == 1
