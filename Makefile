@@ -176,6 +176,9 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# Fills that no device carries out.
+$(B)/tests/kernels/test_fill: LDFLAGS += -Wl,--wrap=clEnqueueFillBuffer
+
 # The arithmetic of exact sums, by itself.
 $(B)/tests/kernels/exact.list: Makefile
 	@mkdir -p $(@D)
@@ -513,15 +516,16 @@ test-clients: deps-test deps-clients ## Run the programs of docs/clients in ever
 lint: deps-lint ## Run the static checks
 	@sh tests/lint.sh
 
-# What takes minutes: the structure of the kernels, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
+# What takes minutes: the programs for GPUs as clang compiles them, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
 # clang's analyser to its full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-sanitizers ## Run the kernels under sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-oclgrind ## Run the kernels under Oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-sanitizers deps-oclgrind deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
+kernel-proofs: deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
+	@python3 tests/gpu/programs.py
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_nasty_memory --all

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Install what Tally needs and this machine lacks, with apt-get (Debian 12 and 13, Ubuntu 24.04).
 #
-#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [sanitizers] [oclgrind] [release]      (default: run)
+#   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [sanitizers] [oclgrind] [gpu] [release]      (default: run)
 #
 #   run    compilers (clang for the kernels), libraries
 #   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
@@ -12,6 +12,7 @@
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
 #   sanitizers  clang's, for `make asan`, `make fuzz` and the kernel proofs
 #   oclgrind  for the kernel proofs
+#   gpu    the compiler that the kernel proofs compile the programs for GPUs with, of one version
 #   release  what makes and checks Debian packages
 #
 # Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
@@ -28,6 +29,7 @@ clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"
 browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
+gpu_packages="clang-19"
 release_packages="build-essential debhelper fakeroot git lintian debootstrap python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
@@ -133,8 +135,9 @@ main() {
         mlserver) wanted="$wanted python3 python3-venv" ;;
         sanitizers) wanted="$wanted clang" ;;
         oclgrind) ;;
+        gpu) wanted="$wanted $gpu_packages" ;;
         release) wanted="$wanted $release_packages" ;;
-        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, sanitizers, oclgrind, release" ;;
+        *) die "no group '$group'; there are: run, test, clients, lint, bench, mlserver, sanitizers, oclgrind, gpu, release" ;;
         esac
     done
     command -v dpkg-query >/dev/null 2>&1 ||

@@ -14,7 +14,8 @@ enum {
     PLATFORMS_MAX = 32,
     DEVICES_MAX = 256,       /* usable ones of all platforms together */
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
-    BUFFER_GRAIN = 1 << 20
+    BUFFER_GRAIN = 1 << 20,
+    FILL_MOST = 1 << 30 /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
 };
 
 /* ---- errors ---- */
@@ -291,8 +292,12 @@ enum status opencl_finish(const struct opencl *device, struct error *err)
 enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, uint64_t from,
                         uint64_t bytes, struct error *err)
 {
-    return CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word,
-                   (size_t)from, (size_t)bytes, 0, NULL, NULL);
+    for (uint64_t done = 0; done < bytes; done += FILL_MOST) {
+        TRY(CL_CALL(err, clEnqueueFillBuffer, device->queue, mem, &word, sizeof word,
+                    (size_t)(from + done), (size_t)smaller_of(bytes - done, FILL_MOST), 0, NULL,
+                    NULL));
+    }
+    return STATUS_OK;
 }
 
 enum status opencl_poison(const struct opencl *device, cl_mem mem, size_t bytes,

@@ -52,9 +52,12 @@
 #define LOOKS_MAX 256
 #endif
 
+/* mem_fence() orders memory for the work-group (OpenCL 3.0, section 6.15.12.5), on AMD's GPUs by no
+ * instruction at all. */
 #if defined(__NV_CL_C_VERSION)
-/* mem_fence may stop at the work-group */
 #define FENCE() asm volatile("membar.gl;" ::: "memory")
+#elif defined(__AMDGCN__)
+#define FENCE() __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent")
 #else
 #define FENCE() mem_fence(CLK_GLOBAL_MEM_FENCE)
 #endif
@@ -92,14 +95,16 @@ static int look(volatile __global uint *slot, acc_t *sum)
     return unpack(*(volatile __global uint4 *)slot, sum);
 }
 
-/* What is published now, past every cache. */
+/* Look at the memory itself, past every cache. Each word is read by a compare-and-swap of 0 with 0,
+ * which changes nothing: compilers turn an atomic OR with 0 into a load, which a fence of the reader
+ * does not order behind the writer's stores. */
 static int last_look(volatile __global uint *slot, acc_t *sum)
 {
     uint4 words;
-    words.x = atomic_or(slot, 0);
-    words.y = atomic_or(slot + 1, 0);
-    words.z = atomic_or(slot + 2, 0);
-    words.w = atomic_or(slot + 3, 0);
+    words.x = atomic_cmpxchg(slot, 0, 0);
+    words.y = atomic_cmpxchg(slot + 1, 0, 0);
+    words.z = atomic_cmpxchg(slot + 2, 0, 0);
+    words.w = atomic_cmpxchg(slot + 3, 0, 0);
     return unpack(words, sum);
 }
 

@@ -25,7 +25,13 @@ void cpu_barrier(void);
 
 #define atomic_inc(p)     __atomic_fetch_add(p, 1, __ATOMIC_SEQ_CST)
 #define atomic_xchg(p, v) __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST)
-#define atomic_or(p, v)   __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST)
+
+OVERLOADED uint atomic_cmpxchg(volatile __global uint *p, uint expected, uint desired)
+{
+    (void)__atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_SEQ_CST,
+                                      __ATOMIC_SEQ_CST);
+    return expected;
+}
 
 #define LEAST_AND_MOST(type)            \
     OVERLOADED type min(type a, type b) \
