@@ -43,11 +43,11 @@ bool http_drained(struct http *http);
 size_t http_connections(struct http *http);
 
 /* End the threads of the loops. Afterwards server/http uses neither the queue nor the workers
- * nor the codec pool, so the caller can stop them. NULL is fine. Thread: main. */
+ * nor the work pool, so the caller can stop them. NULL is fine. Thread: main. */
 void http_halt(struct http *http);
 
 /* Halt if that was not done, close all connections and free everything. The workers and the
- * codec pool have stopped and returned all requests that are not on a hung device. NULL is
+ * work pool have stopped and returned all requests that are not on a hung device. NULL is
  * fine. Thread: main. */
 void http_stop(struct http *http);
 

@@ -29,7 +29,8 @@ enum {
     INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
     INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
     LOOP_SCAN_NS = 1 << 15,      /* most estimated time of a scan in an HTTP thread */
-    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a work thread */
+    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a work thread, */
+    WORK_SLOWEST_NS = 10000000,  /* and of one of the slowest data: nothing interrupts a scan */
     UNPACK_STEP_BYTES = 1 << 20  /* bytes of content after which a body counts as a long one */
 };
 
@@ -184,7 +185,8 @@ static enum job_next step_scan(struct request *request)
     if (request->error.status != STATUS_OK) {
         return JOB_DONE;
     }
-    if (request->scan.cursor == NULL &&
+    const bool brief = here || scan_plan_slowest_ns(&request->scan.plan) <= WORK_SLOWEST_NS;
+    if (request->scan.cursor == NULL && brief &&
         device_pool_scan_here(request->server->devices,
                               here ? &request->completion->device : work_thread_device(),
                               here ? LOOP_SCAN_NS : WORK_SCAN_NS, request)) {
