@@ -523,9 +523,10 @@ kernel-sanitize: deps-sanitizers ## Run the kernels under sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
 oclgrind: deps-oclgrind ## Run the kernels under Oclgrind
 	@sh tests/oclgrind/run.sh
-kernel-proofs: deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
+kernel-proofs: deps-test deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@python3 tests/gpu/programs.py
+	@build/venv/bin/python -m pytest tests/gpu -q
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_nasty_memory --all
