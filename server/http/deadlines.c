@@ -451,7 +451,7 @@ static void cut_evicted(struct conn *conn)
         exchange->request.reply.limit = METRICS_CLIENT_LIMIT_PART;
         respond_and_cut(conn, STATUS_THROTTLED,
                         "all connections of the server were in use (--max-connections), and "
-                        "this client had more than its equal part of them when another client "
+                        "this client had more than its equal share of them when another client "
                         "needed one: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {
