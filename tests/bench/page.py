@@ -56,7 +56,7 @@ def copies_text(family):
     text = f"Bytes that a copy of 64 MiB reads and writes, in GB/s: {', '.join(words)}."
     if figures.differ(family):
         text += " **The speeds of memory of these runs differ by more than a quarter (a slow and a"
-        text += " fast mode): compare ratios to the copy between these runs, not GB/s.**"
+        text += " fast mode): between them compare ratios to the copy, not GB/s.**"
     return text
 
 
