@@ -20,7 +20,8 @@
 #define CONFIG_TABLE(GROUP, X)                                                                     \
 GROUP("Network")                                                                                   \
 X(listen,              LIST,   "127.0.0.1:8000", 1,          16,               "address",          \
-  "Where to listen: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Several: with commas, or the flag repeated.") \
+  "Addresses to listen on: ADDR:PORT, [V6ADDR]:PORT or unix:/path. Several: with commas, or the "  \
+  "flag repeated.")                                                                                \
 X(probe_listen,        LIST,   "",               0,          4,                "address",          \
   "Addresses for probes, as --listen: they answer only /livez and /readyz, in plain HTTP, "        \
   "and their connections do not count towards --max-connections. For the supervisor of "           \
