@@ -47,7 +47,7 @@ static struct line_flow *flow_of(const struct line *line, unsigned class, struct
 
 static struct line_flow *line_flow_of(struct ring_flow *turns)
 {
-    return (struct line_flow *)((char *)turns - offsetof(struct line_flow, turns));
+    return (struct line_flow *)(void *)((char *)turns - offsetof(struct line_flow, turns));
 }
 
 /* Add a request to the sums of its flow and class (enters), or subtract it. */
