@@ -21,10 +21,20 @@ static int set_up(void **state)
     return 0;
 }
 
+/* Of a ring with flows. */
+static struct ring_flow *turn(void)
+{
+    struct ring_flow *flow = ring_turn(&ring);
+    if (flow == NULL) {
+        abort();
+    }
+    return flow;
+}
+
 /* One piece of work of the flow that has the turn. Returns the index of that flow. */
 static size_t work(const uint64_t cost_ns[3])
 {
-    struct ring_flow *flow = ring_turn(&ring);
+    struct ring_flow *flow = turn();
     const size_t index = (size_t)(flow - flows);
     ring_pay(&ring, flow, cost_ns[index], DEBT);
     return index;
@@ -56,7 +66,7 @@ static void a_flow_that_leaves_and_enters_again_has_the_same_share(void **state)
     ring_enter(&ring, &flows[0]);
     ring_enter(&ring, &flows[1]);
     for (int piece = 0; piece < 20000; piece++) {
-        struct ring_flow *flow = ring_turn(&ring);
+        struct ring_flow *flow = turn();
         const size_t i = (size_t)(flow - flows);
         ring_leave(&ring, flow);
         ring_pay(&ring, flow, cost_ns[i], DEBT);
