@@ -3,6 +3,8 @@
 
 #include "tests/lib/unit.h"
 
+#include <stdlib.h>
+
 enum {
     QUANTUM = 1000,
     DEBT = 1000 * QUANTUM
