@@ -8,10 +8,11 @@
  * ARENA is a file of that size, mapped by both processes: all buffers of the device lie in it.
  * Lines on standard input, each a command:
  *
- *   begin LOOKBACK WIDE GENERIC TEST IN OUT TYPE LINES   open the device; create buffers of IN and
- *                        OUT bytes (OUT 0: in place) and carries of LINES lines (0: none).
- *                        LOOKBACK: 1 on, 0 off; WIDE, GENERIC and TEST: the aids wide_index,
- *                        generic_kernels and lookback_test. Answer: "buffers IN OUT CARRY"
+ *   begin LOOKBACK WIDE GENERIC TEST PARTITION IN OUT TYPE LINES
+ *                        open the device; create buffers of IN and OUT bytes (OUT 0: in place) and
+ *                        carries of LINES lines (0: none). LOOKBACK: 1 on, 0 off; WIDE, GENERIC, TEST
+ *                        and PARTITION: the aids wide_index, generic_kernels, lookback_test and
+ *                        partition_bytes. Answer: "buffers IN OUT CARRY"
  *   piece TYPE RANK AXIS EXCLUSIVE REVERSE IN OUT CARRY_LINE CARRY_IN CARRY_OUT SIZES STRIDES
  *                        add a scan; IN and OUT: elements to its cells with all indices 0
  *                        SIZES: RANK numbers; STRIDES: RANK of the input, RANK of the output
@@ -346,6 +347,7 @@ static void begin(void)
     run.device.aids.poison = true;
     run.device.aids.generic_kernels = next_number() != 0;
     run.device.aids.lookback_test = (unsigned)next_number();
+    run.device.aids.partition_bytes = (uint64_t)next_number();
     run.launcher = (struct launcher){.device = &run.device};
     run.set = (struct scan_set){.pieces = run.pieces};
     run.set.in = make_buffer((uint64_t)next_number());

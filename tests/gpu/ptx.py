@@ -433,15 +433,17 @@ def field_mask(count, width):
 
 
 def extract_field(x, begin, count, width):
-    """Fields that reach beyond the number have zeros there; signed ones repeat its sign."""
+    """A signed field is extended by its highest bit, or by that of the number if it reaches beyond."""
     begin, count = begin & U32(255), count & U32(255)
-    value = shift_right(x.view(UNSIGNED[width]), begin, width) & field_mask(count, width)
+    unsigned = x.view(UNSIGNED[width])
+    inside = numpy.minimum(count, U32(width) - numpy.minimum(begin, U32(width)))
+    value = shift_right(unsigned, begin, width) & field_mask(inside, width)
     if x.dtype.kind == "u":
         return value
     top = numpy.minimum(begin + count - U32(1), U32(width - 1))
-    sign = (x.view(UNSIGNED[width]) >> top.astype(UNSIGNED[width])) & UNSIGNED[width](1)
-    filled = (value | ~field_mask(count, width)).view(x.dtype)
-    return select((sign != 0) & (count != 0), filled, value.view(x.dtype))
+    sign = unsigned >> top.astype(UNSIGNED[width]) & UNSIGNED[width](1)
+    negative = (sign != 0) & (count != 0)
+    return select(negative, value | ~field_mask(inside, width), value).view(x.dtype)
 
 
 def insert_field(x, y, begin, count, width):
@@ -631,7 +633,7 @@ class Group:
         elif kind == "end":
             self.ended += count
         elif kind == "barrier":
-            self.waiting[piece] = (mask, count)
+            self._meet(self.waiting, piece, mask, count)
         else:
             if kind == "unless":
                 taken = ~taken
@@ -651,11 +653,14 @@ class Group:
         self._go(straight, ~there if mask is None else mask & ~there, count - some)
 
     def _go(self, piece, mask, count):
-        met = self.at.get(piece)
+        self._meet(self.at, piece, mask, count)
+
+    def _meet(self, places, piece, mask, count):
+        met = places.get(piece)
         if met:
             count += met[1]
             mask = None if count == self.lanes else mask | met[0]
-        self.at[piece] = (mask, count)
+        places[piece] = (mask, count)
 
     def _pass_barrier(self):
         if not self.waiting:
@@ -668,6 +673,7 @@ class Group:
                 int(self.active(mask)[0]),
             )
         piece, (mask, count) = self.waiting.popitem()
+        assert count == self.lanes
         self.at = {piece + 1: (mask, count)}
         self.epoch += 1
         self.writer[:] = NOBODY

@@ -177,6 +177,7 @@ class Case:
         self.in_place = draw.random() < 0.5
         # Bits of LOOKBACK_TEST but for the delay: groups stand still here anyway.
         self.test = draw.choice((0, 1, 4, 5)) if family == "look-back" else 0
+        self.partition = draw.choice((0, 1, 5000))  # bytes of a partition of a line, if it is cut
         if few_tiles:
             # A line in place whose groups sum what others may have overwritten: fences decide.
             self.in_place, self.test = True, 1
@@ -336,7 +337,12 @@ class Host:
         if case.cut:
             lines = numpy.prod(case.pieces[0].sizes) // case.pieces[0].sizes[case.pieces[0].axis]
         numbers = [int(case.family == "look-back"), int(case.wide), int(case.family == "lines")]
-        numbers += [case.test, case.in_elements * case.size, out_elements * case.size]
+        numbers += [
+            case.test,
+            case.partition,
+            case.in_elements * case.size,
+            out_elements * case.size,
+        ]
         self.say(f"begin {' '.join(map(str, numbers))} {case.dtype} {lines}")
         at, out_at, _ = map(int, self.hear()[1:])
         cells = self.memory[at : at + case.in_elements * case.size].view(f"u{case.size}")
@@ -445,24 +451,38 @@ PLANTED = {
     "two lanes store to one address": "st.global.u32 [%rd1], %r1;",
     "does not end": "$L1:\nadd.s32 %r1, %r1, 1;\nbra.uni $L1;",
     "no tanh.approx.f32 %r1, %r2": "tanh.approx.f32 %r1, %r2;",
-    # And no fault where there is none.
-    "none": "st.shared.u32 [%rd5], %r1;\nbar.sync 0;\nld.shared.u32 %r2, [numbers+4];\nst.global.u32 [%rd3], %r2;",
+    # And no fault where there is none: half of the lanes come later to a barrier.
+    "none": """
+	st.shared.u32 [%rd5], %r1;
+	@%p1 bra $L2;
+$L1:
+	bar.sync 0;
+	ld.shared.u32 %r2, [numbers+4];
+	st.global.u32 [%rd3], %r2;
+	bra.uni $L3;
+$L2:
+	add.s32 %r1, %r1, 1;
+	bra.uni $L1;
+$L3:""",
 }
 
 
 def planted_faults():
     """Yield the faults of PLANTED that the interpreter does not report."""
     memory = numpy.zeros(4096, ptx.U8)
+    at, size = 256, 128
     for expected, code in PLANTED.items():
         found = "none"
+        machine = ptx.Machine(memory, 1, steps_max=1000)
         try:
             kernel = ptx.kernels(f"{PLANTED_HEAD}{code}\nret;\n}}\n")["planted"]
-            args, ranges = [ptx.GLOBAL + 256], [(256, 256 + 128)]
-            ptx.Machine(memory, 1, steps_max=1000).launch(kernel, 1, 32, args, ranges, len(memory))
+            machine.launch(kernel, 1, 32, [ptx.GLOBAL + at], [(at, at + size)], len(memory))
         except ptx.Fault as fault:
             found = str(fault)
         if expected not in found:
             yield f"planted: {expected}; found: {found}"
+    if (memory[at : at + size].view(ptx.U32) != 1).any():
+        yield "planted: a lane lost its way to a barrier"
 
 
 def without_fences(text):
