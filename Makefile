@@ -534,6 +534,7 @@ oclgrind: deps-oclgrind ## Run the kernels under Oclgrind
 kernel-proofs: deps-test deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addprefix $(B)/tests/kernels/,test_scan_device test_nasty_shapes test_nasty_memory test_page_ends test_random) ## Run every check of the kernels; takes long
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@python3 tests/gpu/programs.py
+	@build/venv/bin/python -m pytest tests/gpu -q
 	@$${VENV:-build/venv}/bin/python tests/gpu/simulate.py
 	@sh tests/gpu/lookback.sh
 	@$(B)/tests/kernels/test_scan_device --all

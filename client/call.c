@@ -44,7 +44,7 @@ static uint64_t send_bytes(const struct call *call)
 /* ---- the budget of retries ---- */
 
 /* Add `earned` to the budget of retries, and spend `spent` if the budget has that much. The calls
- * of a client retry once for ten calls and once a second, with ten retries in reserve: so retries
+ * of a client retry once for ten calls and once per second, with ten retries in reserve: so retries
  * do not multiply the load of an overloaded server. Returns whether the budget was enough. */
 static bool retry_budget_spend(struct tally *client, int64_t earned, int64_t spent)
 {

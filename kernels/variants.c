@@ -41,6 +41,7 @@ enum {
     LENGTH_MIN = 1024,      /* elements of a partition: totals of exact sums are large */
     LENGTH_TEST = 64,       /* the same of integers in tests: whole vectors */
     EXACT_LENGTH_TEST = 16, /* the same of exact sums in tests */
+    PARTITIONS_TEST = 1024, /* of a line in tests, at most */
     LAST_PERCENT = 90,      /* length of the last partition, of what a thread would get */
     SHARED_ROW = 192,       /* bytes of a row in a strip, at least, for threads to share rows */
     SHARED_STRIP = 2 << 20, /* and of all its rows: fewer stay in the cache of one thread */
@@ -301,7 +302,10 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
                                   : larger_of(division->bytes / division->threads / PARTITIONS,
                                               PARTITION_BYTES_MIN);
     const uint64_t least = !tested ? LENGTH_MIN : floats ? EXACT_LENGTH_TEST : LENGTH_TEST;
-    const uint64_t partition = larger_of(bytes / row_bytes / least, 1) * least;
+    /* Each partition adds the totals before it: the time of these additions grows with the square
+     * of the number of partitions. */
+    const uint64_t fewest = tested ? scan_ceil_div(length, PARTITIONS_TEST * least) : 1;
+    const uint64_t partition = larger_of(bytes / row_bytes / least, fewest) * least;
     const uint64_t share = length * groups / division->threads * LAST_PERCENT / 100;
     const bool equal = tested || piece->totals; /* the last one is added up alone */
     const uint64_t last = equal ? partition : larger_of(smaller_of(share, length), partition);

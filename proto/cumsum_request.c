@@ -107,11 +107,11 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
     }
     if (totals && part) {
         return error_set_field(err, STATUS_INVALID_FIELD, "part",
-                               "totals are of what the request holds: leave part out");
+                               "totals are computed for the whole request: leave part out");
     }
     if ((part || totals) && desc->has_output_strides) {
         return error_set_field(err, STATUS_INVALID_FIELD, "output_strides",
-                               "the answer %s is packed: leave output_strides out",
+                               "the answer %s is contiguous: leave output_strides out",
                                part ? "to a part" : "with totals");
     }
     if (desc->has_initial && (goes_on || carry)) {

@@ -128,12 +128,14 @@ static void destroy_server(struct server *server, struct http *http, int code)
     if (code != EXIT_CODE_FAILED) {
         http_halt(http); /* there may be connections: not every exit drains them */
     }
-    bool stopped = code != EXIT_CODE_FAILED && device_pool_destroy(server->devices);
+    bool stopped = code != EXIT_CODE_FAILED && device_pool_stop(server->devices);
     if (!stopped) {
         (void)log_finish(server->log); /* running threads may still write to the log */
         _exit(code);
     }
-    work_pool_destroy(server->work);
+    work_pool_destroy(
+        server->work); /* its threads scan small tensors on devices of their own */
+    device_pool_destroy(server->devices);
     admission_close(server->admission);
     http_stop(http);
     queue_destroy(server->queue);

@@ -1,5 +1,5 @@
 /* Complaints, the progress bar, and signals. The bar appears 0.3 s after the start of a transfer, is
- * drawn ten times a second, and is cleared at the end. */
+ * drawn ten times per second, and is cleared at the end. */
 #include "client/cli/terminal.h"
 
 #include "proto/text.h"

@@ -60,7 +60,7 @@ void file_watch_blame(const struct file_watch *watch, size_t file, struct error 
  * change. */
 void file_watch_failed(struct file_watch *watch, uint64_t now_ns);
 
-/* Poll the files; call this a few times a second. Returns true if they must be read: a file has
+/* Poll the files; call this a few times per second. Returns true if they must be read: a file has
  * changed since file_watch_take(), and none since the last poll; or a retry is due. */
 bool file_watch_due(struct file_watch *watch, uint64_t now_ns);
 

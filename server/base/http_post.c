@@ -1,5 +1,5 @@
 /* Sends a request in one piece and reads the head of its answer line by line. Each request has
- * its own connection: about one request a second is sent, and with a connection for each the
+ * its own connection: about one request per second is sent, and with a connection for each the
  * end of an answer need not be found.
  *
  *   http_post_send() -> connection -> head and text -> status line, to the end of the head

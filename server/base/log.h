@@ -3,7 +3,7 @@
  * are counted and reported. --log-bytes-per-s bounds the bytes of the lines that clients cause, of all
  * clients and of each client (log_shares.h): a flood of requests causes no flood of disk writes, and
  * does not hide the lines of other clients. Lines beyond the bound are counted and reported by client
- * once a second. Control characters and bytes that are not UTF-8 are escaped. Thread: any. */
+ * once per second. Control characters and bytes that are not UTF-8 are escaped. Thread: any. */
 #ifndef TALLY_SERVER_LOG_H
 #define TALLY_SERVER_LOG_H
 

@@ -20,7 +20,7 @@ enum {
 };
 
 struct log_shares {
-    uint64_t limit;    /* bytes a second, 0: no limit */
+    uint64_t limit;    /* bytes per second, 0: no limit */
     uint64_t second;   /* current second */
     uint64_t used;     /* bytes of lines in the current second */
     uint64_t left_out; /* dropped lines that log_shares_next_left_out() has not reported */

@@ -25,7 +25,7 @@ struct tracer; /* opaque */
 
 struct tracer_options {
     const char *endpoint; /* "http://host:4318"; the default path is /v1/traces */
-    uint64_t rate;        /* most traces a second that this server begins, 0: none */
+    uint64_t rate;        /* most traces per second that this server begins, 0: none */
     struct log *log;
     struct metrics *metrics;
 };

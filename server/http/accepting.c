@@ -227,7 +227,7 @@ static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
             "(--per-client-connections): use one that is open, or close one, and try again",
         [METRICS_CLIENT_LIMIT_PART] =
             "all connections of the server are in use (--max-connections), and this client has "
-            "its equal part of them: use one that is open, or close one, and try again"};
+            "its equal share of them: use one that is open, or close one, and try again"};
     char body[256];
     char answer[512];
     const int bytes = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}",

@@ -50,7 +50,7 @@ enum {
     RELIEF_MS = 250,    /* time in which requests that were cut release their memory */
     PROGRESS_MS = 2000, /* least time over which a rate is measured */
     TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
-    LINK_RATE = 1 << 20, /* ... unless it moves this many bytes a second */
+    LINK_RATE = 1 << 20, /* ... unless it moves this many bytes per second */
     MOST_CUT = 8         /* most connections cut in one sweep */
 };
 
@@ -279,7 +279,7 @@ static void check_conn(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* Returns the bytes a second that the client has sent or received in the last two to four
+/* Returns the bytes per second that the client has sent or received in the last two to four
  * seconds; negative: not known. */
 static double recent_rate(const struct conn *conn, uint64_t now_ns)
 {
@@ -294,7 +294,7 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused ---- */
 
-/* Returns the least rate, in bytes a second, of a request that holds `held` bytes of memory:
+/* Returns the least rate, in bytes per second, of a request that holds `held` bytes of memory:
  * these move within TURNOVER_S, unless that needs more than LINK_RATE, and within
  * ADMISSION_TURNOVER_S in any case. */
 static uint64_t least_rate(const struct config *config, uint64_t held)
@@ -451,7 +451,7 @@ static void cut_evicted(struct conn *conn)
         exchange->request.reply.limit = METRICS_CLIENT_LIMIT_PART;
         respond_and_cut(conn, STATUS_THROTTLED,
                         "all connections of the server were in use (--max-connections), and "
-                        "this client had more than its equal part of them when another client "
+                        "this client had more than its equal share of them when another client "
                         "needed one: use fewer, and send the request again");
     } else {
         if (request_is_away(&exchange->request)) {

@@ -80,7 +80,7 @@ enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, stru
     exchange->request.reply.limit = METRICS_CLIENT_LIMIT_BYTES;
     request_retry_after(&exchange->request, wait_ns);
     return error_set(err, STATUS_THROTTLED,
-                     "this client has sent %s more than %s a second allow, the server's "
+                     "this client has sent %s more than %s per second allow, the server's "
                      "--per-client-bytes-per-s: try again after Retry-After seconds",
                      ahead, limit);
 }

@@ -7,18 +7,17 @@
  * for the next connection, because starting a daemon costs more than running it.
  *
  * The first connections of all clients form one crowd. The further connections of each client
- * form a crowd of their own. A crowd is charged with the thread time of its runs, and the ready
- * crowd with the least time runs next. A crowd gets no credit for time in which it was idle.
- * The crowd of first connections is charged with its time divided by the number of its ready
- * connections, because each belongs to another client.
+ * form a crowd of their own. Ready crowds take turns (server/sched/ring.h) and pay the thread
+ * time of their runs. The crowd of first connections pays its time divided by the number of its
+ * ready connections, because each belongs to another client.
  *
  * The ready daemons of a crowd wait in three lines, each first in, first out: connections that
  * have not run yet; connections whose last request had a long text or a long answer in text;
- * other connections. The lines of a crowd are ordered by time, as the crowds are. So the first
- * request of a new connection does not wait for thousands of connections that request pages,
- * and a small request waits for one text of its crowd, and not for all of them.
+ * other connections. The lines of a crowd take turns, as the crowds do. So the first request of
+ * a new connection does not wait for thousands of connections that request pages, and a small
+ * request waits for one text of its crowd, and not for all of them.
  *
- * A crowd and a line are charged with the processor time of their runs, however long they are.
+ * A crowd and a line pay the processor time of their runs, however long they are.
  *
  * The number of crowds is limited: a client that gets no crowd belongs to the crowd of first
  * connections. Possible failures: none; http_daemon_ensure() starts daemons. Thread: the
@@ -36,6 +35,7 @@ enum {
     TRIM_DAEMONS = 64,   /* most daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* longest run that is charged by wall-clock time */
     CPU_CHECK_US = 2000, /* time charged between two readings of the thread's processor time */
+    QUANTUM_US = 16,     /* time of a crowd or line in each round: about a small request */
     LONG_TEXT_BYTES = 16 << 10 /* connections with longer texts wait in READY_TEXT */
 };
 
@@ -44,8 +44,9 @@ void http_daemons_init(struct http_loop *loop)
     TAILQ_INIT(&loop->daemons);
     TAILQ_INIT(&loop->unused[false]);
     TAILQ_INIT(&loop->unused[true]);
-    TAILQ_INIT(&loop->ready_crowds);
+    ring_init(&loop->ring, QUANTUM_US * NS_PER_US);
     for (size_t i = 0; i < CROWDS_MAX; i++) {
+        ring_init(&loop->crowds[i].ring, QUANTUM_US * NS_PER_US);
         for (size_t line = 0; line < READY_COUNT; line++) {
             TAILQ_INIT(&loop->crowds[i].lines[line].daemons);
         }
@@ -88,7 +89,7 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
     }
     client_hold(client);
     unused->client = client;
-    unused->served_ns = 0; /* http_daemons_next() raises it */
+    unused->turns.credit_ns = 0;
     return unused;
 }
 
@@ -132,9 +133,12 @@ void http_daemon_wake(struct http_daemon *daemon)
     daemon->ready = true;
     daemon->queued_by = crowd;
     daemon->line = &crowd->lines[line_of(daemon)];
+    if (TAILQ_EMPTY(&daemon->line->daemons)) {
+        ring_enter(&crowd->ring, &daemon->line->turns);
+    }
     TAILQ_INSERT_TAIL(&daemon->line->daemons, daemon, ready_link);
     if (crowd->ready_count++ == 0) {
-        TAILQ_INSERT_TAIL(&daemon->loop->ready_crowds, crowd, ready_link);
+        ring_enter(&daemon->loop->ring, &crowd->turns);
     }
 }
 
@@ -156,8 +160,11 @@ static void daemon_unready(struct http_daemon *daemon)
     if (daemon->ready) {
         daemon->ready = false;
         TAILQ_REMOVE(&daemon->line->daemons, daemon, ready_link);
+        if (TAILQ_EMPTY(&daemon->line->daemons)) {
+            ring_leave(&crowd->ring, &daemon->line->turns);
+        }
         if (--crowd->ready_count == 0) {
-            TAILQ_REMOVE(&daemon->loop->ready_crowds, crowd, ready_link);
+            ring_leave(&daemon->loop->ring, &crowd->turns);
         }
     }
 }
@@ -228,44 +235,13 @@ void http_daemons_deinit(struct http_loop *loop)
     }
 }
 
-/* Returns the line with the least time among those in which a daemon waits; the crowd is
- * ready. */
-static struct ready_line *next_line(struct crowd *crowd)
-{
-    struct ready_line *least = NULL;
-    for (size_t i = 0; i < READY_COUNT; i++) {
-        struct ready_line *line = &crowd->lines[i];
-        if (TAILQ_EMPTY(&line->daemons)) {
-            continue;
-        }
-        /* A line gets no credit for time in which it was empty. */
-        line->served_ns = larger_of(line->served_ns, crowd->line_served_ns);
-        if (least == NULL || line->served_ns < least->served_ns) {
-            least = line;
-        }
-    }
-    assert(least != NULL); /* crowd->ready_count > 0 */
-    return least;
-}
-
 struct http_daemon *http_daemons_next(struct http_loop *loop)
 {
-    struct crowd *least = TAILQ_FIRST(&loop->ready_crowds);
-    struct crowd *crowd = NULL;
-    TAILQ_FOREACH(crowd, &loop->ready_crowds, ready_link)
-    {
-        /* A crowd with less time than the crowd that ran last was idle at that time. */
-        crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns);
-        if (crowd->served_ns < least->served_ns) {
-            least = crowd;
-        }
-    }
-    if (least == NULL) {
+    struct crowd *crowd = (struct crowd *)ring_turn(&loop->ring);
+    if (crowd == NULL) {
         return NULL;
     }
-    const struct ready_line *line = next_line(least);
-    loop->served_ns = least->served_ns;
-    least->line_served_ns = line->served_ns;
+    const struct ready_line *line = (const struct ready_line *)ring_turn(&crowd->ring);
     return TAILQ_FIRST(&line->daemons);
 }
 
@@ -293,7 +269,6 @@ void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     struct crowd *crowd = crowd_served(daemon);
     const uint64_t cpu_ns = processor_time(loop, ns);
     const size_t clients = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
-    /* The crowd may have been idle before, and gets no credit for that time. */
-    crowd->served_ns = larger_of(crowd->served_ns, loop->served_ns) + cpu_ns / clients;
-    daemon->line->served_ns += cpu_ns;
+    ring_pay(&loop->ring, &crowd->turns, cpu_ns / clients, INT64_MAX);
+    ring_pay(&daemon->queued_by->ring, &daemon->line->turns, cpu_ns, INT64_MAX);
 }

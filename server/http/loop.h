@@ -32,6 +32,7 @@
 #include "server/http/places.h"
 #include "server/http/proxies.h"
 #include "server/sched/completion.h"
+#include "server/sched/ring.h"
 #include "server/sched/server.h"
 
 #include <pthread.h>
@@ -77,20 +78,19 @@ enum ready_line_id {
 
 /* Daemons that wait for a run, first in, first out. */
 struct ready_line {
+    struct ring_flow turns; /* first member: in the crowd's ring while a daemon waits */
     struct daemon_queue daemons;
-    uint64_t served_ns; /* thread time that orders the lines of a crowd: the least is next */
 };
 
 /* Connections that share the thread time of a loop: those of one client except its first, or
  * the first connections of all clients. */
 struct crowd {
-    struct client *client; /* held; NULL: first connections, or an unused crowd */
+    struct ring_flow turns; /* first member: in the loop's ring while ready_count > 0 */
+    struct ring ring;       /* lines in which daemons wait */
+    struct client *client;  /* held; NULL: first connections, or an unused crowd */
     size_t connections;
     size_t ready_count; /* daemons in all lines */
     struct ready_line lines[READY_COUNT];
-    TAILQ_ENTRY(crowd) ready_link; /* in loop->ready_crowds while ready_count > 0 */
-    uint64_t line_served_ns;       /* served_ns of the line that ran last, before that run */
-    uint64_t served_ns;            /* thread time that orders the crowds: the least is next */
 };
 
 enum {
@@ -146,14 +146,13 @@ struct http_loop {
     size_t daemon_count;
     size_t unused_count;
     struct crowd crowds[CROWDS_MAX]; /* [0]: the first connections of all clients */
-    TAILQ_HEAD(crowd_queue, crowd) ready_crowds;
-    uint64_t served_ns;          /* served_ns of the crowd that ran last, before that run */
-    uint64_t cpu_ns;             /* processor time of the thread when it was last read */
-    uint64_t charged_ns;         /* time charged to crowds after that */
-    struct http_daemon *running; /* the daemon that runs now; NULL: none */
-    uint64_t run_ns;             /* begin of the current or last run of a daemon */
-    atomic_size_t conn_count;    /* number of connections, newcomers in `handed` included */
-    atomic_bool accepting;       /* some listener is not closed */
+    struct ring ring;                /* crowds of which a daemon waits */
+    uint64_t cpu_ns;                 /* processor time of the thread when it was last read */
+    uint64_t charged_ns;             /* time charged to crowds after that */
+    struct http_daemon *running;     /* the daemon that runs now; NULL: none */
+    uint64_t run_ns;                 /* begin of the current or last run of a daemon */
+    atomic_size_t conn_count;        /* number of connections, newcomers in `handed` included */
+    atomic_bool accepting;           /* some listener is not closed */
     bool conn_ended; /* a connection has ended, or could not begin: accepting_resume() is due */
     struct exchange *free_exchanges;
     size_t free_count;
@@ -262,8 +261,7 @@ void http_daemon_returned(struct http_daemon *daemon);
 void http_daemon_resume(struct http_daemon *daemon);
 /* A run of the daemon begins. */
 void http_daemon_begin_run(struct http_daemon *daemon);
-/* Returns the next daemon to run, of the crowd that was served least; NULL: no daemon is
- * ready. */
+/* Returns the next daemon to run, of the crowd that has the turn; NULL: no daemon is ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* Charge the daemon's crowd and line with a run of `ns` wall-clock time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);

@@ -8,7 +8,7 @@
  *   1. A client that holds more places than the newcomer's client would hold is above its equal
  *      part. The client with most places loses the connection that has been idle for longest;
  *      if none of its connections is idle, it loses the connection whose request arrived last.
- *   2. If no client is above its equal part, the connection that has been idle for longest is
+ *   2. If no client is above its equal share, the connection that has been idle for longest is
  *      evicted, even if its client has no other.
  *   3. If no other client has an idle connection, an idle connection of the newcomer's client
  *      is evicted.

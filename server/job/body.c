@@ -307,9 +307,10 @@ static enum status store_bytes(void *context, const void *data, size_t count, st
     const char *bytes = data;
     body->unpacked += count;
     if (body->unpacked > body->limit) {
-        return refuse_too_large(
-            request,
-            body->inflate != NULL ? "unpacked body is" : "body is longer than it may be,", err);
+        return refuse_too_large(request,
+                                body->inflate != NULL ? "decompressed body is"
+                                                      : "body is longer than it may be,",
+                                err);
     }
     while (count > 0 && !body->unwanted) {
         size_t used = count;
@@ -332,7 +333,7 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
         return store_bytes(request, bytes, count, err);
     }
     if (count > body->limit - packed->count) {
-        return refuse_too_large(request, "packed body is", err);
+        return refuse_too_large(request, "compressed body is", err);
     }
     TRY(reserve_packed(request, count, err));
     memcpy(packed->text.bytes + packed->count, bytes, count);

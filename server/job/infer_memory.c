@@ -30,7 +30,7 @@ enum {
 
 /* The estimated time of a byte in picoseconds. The ratios between these were measured
  * (docs/design/decisions/016). The absolute times assume a machine that receives and answers
- * 1 GB of packed tensors a second; admission.c multiplies by the factor that it measures. */
+ * 1 GB of packed tensors per second; admission.c multiplies by the factor that it measures. */
 enum {
     WIRE_PS = 500,         /* received, or sent */
     TEXT_PS = 3 * WIRE_PS, /* received and parsed, or printed and sent */

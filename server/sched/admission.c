@@ -147,7 +147,7 @@ static bool exceeds_part(const struct admission *admission, const struct client 
                          uint64_t more)
 {
     const bool waits = client->flows[LINE_ADMISSION][CLASS].count > 0;
-    const size_t clients = admission->line.classes[CLASS].flows + !waits;
+    const size_t clients = admission->line.classes[CLASS].ring.count + !waits;
     const uint64_t part = memory_budget_large(admission->memory) / clients;
     return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
 }

@@ -42,7 +42,7 @@ enum {
     /* Most bytes of claims for which there are more than ADMISSION_PLACES places, ... */
     ADMISSION_SHORT_BYTES = 256 << 20,
     ADMISSION_SHORT_PART = 4,        /* ... and at most this fraction of the budget: 1/4 */
-    ADMISSION_PLACE_RATE = 16 << 20, /* bytes a second of a body that needs a place */
+    ADMISSION_PLACE_RATE = 16 << 20, /* bytes per second of a body that needs a place */
     ADMISSION_TURNOVER_S = 120 /* most seconds in which a body fills its claim; else it loses
                                 * the promised memory */
 };
@@ -92,7 +92,7 @@ MUST_CHECK bool admission_enter(struct admission *admission, struct request *req
 void admission_update(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost_ns);
 
-/* Report that the client sends the body at `rate` bytes a second. Returns true if the request has
+/* Report that the client sends the body at `rate` bytes per second. Returns true if the request has
  * given back promised memory. Thread: the request's owner. */
 bool admission_pace(struct admission *admission, struct request *request, uint64_t rate);
 

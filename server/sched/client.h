@@ -86,7 +86,7 @@ void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
  * is less than a second ahead of `rate` may send a body of any length. That body may continue,
  * piece by piece; the client's other bodies wait.
  * body   ticket of the request
- * rate   bytes a second */
+ * rate   bytes per second */
 MUST_CHECK bool client_may_send(struct client *client, uint64_t body, uint64_t bytes,
                                 uint64_t rate, uint64_t now_ns, uint64_t *wait_ns);
 /* Correct the count of a body whose `counted` bytes were counted before they arrived, and of which

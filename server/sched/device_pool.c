@@ -17,7 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Most time for which device_pool_destroy() waits for a driver's call to return. */
+/* Most time for which device_pool_stop() waits for a driver's call to return. */
 #define JOIN_WAIT_NS (2 * NS_PER_S)
 
 const struct device_driver device_driver_opencl = {
@@ -246,7 +246,7 @@ static enum status build_pool(const struct worker_plan *plan,
         pool->first[pool->device_count] = pool->count;
     }
     if (status != STATUS_OK) {
-        (void)!device_pool_destroy(pool);
+        device_pool_destroy(pool);
         return status;
     }
     pool->here = 0;
@@ -351,7 +351,7 @@ enum status device_pool_start(struct device_pool *pool, struct error *err)
     return STATUS_OK;
 }
 
-bool device_pool_destroy(struct device_pool *pool)
+bool device_pool_stop(struct device_pool *pool)
 {
     if (pool == NULL) {
         return true;
@@ -362,18 +362,23 @@ bool device_pool_destroy(struct device_pool *pool)
     }
     bool joined = true;
     for (size_t i = 0; i < pool->count; i++) {
-        const struct worker *worker = &pool->workers[i];
-        joined = (!worker->started || thread_join_until(worker->thread, until_ns)) && joined;
+        struct worker *worker = &pool->workers[i];
+        worker->started = worker->started && !thread_join_until(worker->thread, until_ns);
+        joined = joined && !worker->started;
     }
-    if (!joined) {
-        return false;
+    return joined;
+}
+
+void device_pool_destroy(struct device_pool *pool)
+{
+    if (pool == NULL) {
+        return;
     }
     for (size_t i = 0; i < pool->count; i++) {
         worker_deinit(&pool->workers[i]);
     }
     MUST(pthread_mutex_destroy(&pool->changing));
     free(pool);
-    return true;
 }
 
 bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,

@@ -76,10 +76,14 @@ MUST_CHECK enum status device_pool_create(const struct device_pool_parts *parts,
                                           struct device_pool **out, struct error *err);
 MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error *err);
 
-/* Join the workers, close the devices, free the pool. The queue is closed and empty.
+/* End and join the workers, which close their devices. The queue is closed and empty. Threads of the
+ * work pool may still call device_pool_scan_here(); so the order of an exit is: this function,
+ * work_pool_destroy(), device_pool_destroy().
  * returns false if a worker hangs in a call of the driver: the process must exit without freeing
- *         memory that the worker may use */
-MUST_CHECK bool device_pool_destroy(struct device_pool *pool);
+ *         memory that the worker may use; true for NULL */
+MUST_CHECK bool device_pool_stop(struct device_pool *pool);
+/* Free the pool, whose workers have ended or were not started. NULL is fine. */
+void device_pool_destroy(struct device_pool *pool);
 
 /* A device of Tally's own driver on which an HTTP thread, or a thread of the work pool, scans small
  * tensors. All zero: closed. The first scan opens the device; a worker has tested its kernels. */

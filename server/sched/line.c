@@ -1,5 +1,5 @@
-/* Classes of flows with deficit round robin; see line.h. A flow is in the ring of its class exactly
- * while a request waits in it. */
+/* Classes of clients' flows that take turns (ring.h); see line.h. A flow is in the ring of its class
+ * exactly while a request waits in it. */
 #include "server/sched/line.h"
 
 #include "server/base/clock.h"
@@ -8,7 +8,7 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most turns that a client misses to pay for one request */
+    DEBT_TURNS = 16 /* most rounds that a client misses to pay for one request */
 };
 
 /* Most debt for work that took longer than estimated. */
@@ -21,7 +21,7 @@ void line_init(struct line *line, enum line_id id)
     *line = (struct line){.id = id};
     MUST(pthread_mutex_init(&line->lock, NULL));
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
-        line->classes[c].quantum_ns = quanta_ns[c];
+        ring_init(&line->classes[c].ring, quanta_ns[c]);
     }
 }
 
@@ -45,31 +45,9 @@ static struct line_flow *flow_of(const struct line *line, unsigned class, struct
     return &client->flows[line->id][class];
 }
 
-/* ---- the ring ---- */
-
-/* Insert a flow that was empty at the end of the ring, with a quantum of credit or its old debt. */
-static void enter_ring(struct line_class *class, struct line_flow *flow)
+static struct line_flow *line_flow_of(struct ring_flow *turns)
 {
-    if (class->tail == NULL) {
-        flow->next = flow;
-    } else {
-        flow->next = class->tail->next;
-        class->tail->next = flow;
-    }
-    class->tail = flow;
-    class->flows++;
-    flow->credit_ns = flow->credit_ns >= 0 ? class->quantum_ns : flow->credit_ns;
-}
-
-/* Remove the flow after `before`, which is empty, from the ring. */
-static void leave_ring(struct line_class *class, struct line_flow *before)
-{
-    struct line_flow *flow = before->next;
-    before->next = flow->next;
-    if (class->tail == flow) {
-        class->tail = before == flow ? NULL : before;
-    }
-    class->flows--;
+    return (struct line_flow *)(void *)((char *)turns - offsetof(struct line_flow, turns));
 }
 
 /* Add a request to the sums of its flow and class (enters), or subtract it. */
@@ -105,7 +83,7 @@ void line_push(struct line *line, struct request *request, bool by_ticket)
     }
     *latest = larger_of(*latest, request->line.ticket);
     if (flow->count == 0) {
-        enter_ring(class, flow);
+        ring_enter(&class->ring, &flow->turns);
     }
     request->line.next = *link;
     *link = request;
@@ -133,29 +111,29 @@ static bool next_priority(const struct line_flow *flow)
            (flow->waiting[false].first == NULL || flow->high_in_row < LINE_HIGH_IN_ROW);
 }
 
-/* Returns the flow before the one that is served next: a flow with credit whose next request is of
+/* Returns the flow that is served next, not NULL: the first with credit whose next request is of
  * high priority, else the flow that has the turn. */
-static struct line_flow *before_next(const struct line_class *class)
+static struct line_flow *next_flow(const struct line_class *class, struct ring_flow *turn)
 {
-    struct line_flow *before = class->tail;
     const bool look = class->high_count > 0 && class->high_in_row < LINE_HIGH_IN_ROW;
-    for (size_t i = 0; look && i < class->flows; i++) {
-        if (before->next->credit_ns > 0 && next_priority(before->next)) {
-            return before;
+    struct ring_flow *turns = turn;
+    for (size_t i = 0; look && i < class->ring.count; i++) {
+        if (turns->credit_ns > 0 && next_priority(line_flow_of(turns))) {
+            return line_flow_of(turns);
         }
-        before = before->next;
+        turns = ring_next(&class->ring, turns);
     }
-    return class->tail;
+    return line_flow_of(turn);
 }
 
-/* Move the cursor to the first request of its flow, if a flow is left. */
-static void enter_flow(struct line_cursor *cursor)
+/* Move the cursor to the first request of this flow, if a flow is left. */
+static void enter_flow(struct line_cursor *cursor, struct line_flow *flow)
 {
+    cursor->flow = flow;
     cursor->previous = NULL;
     cursor->second = false;
     cursor->current = NULL;
     if (cursor->flows_left > 0) {
-        const struct line_flow *flow = cursor->flow_before->next;
         cursor->high = next_priority(flow);
         cursor->current = flow->waiting[cursor->high].first;
     }
@@ -164,23 +142,18 @@ static void enter_flow(struct line_cursor *cursor)
 struct line_cursor line_begin(struct line *line, unsigned c)
 {
     struct line_class *class = &line->classes[c];
-    struct line_cursor cursor = {.line = line, .class = class, .flows_left = class->flows};
-    if (class->tail != NULL) {
-        while (class->flows > 1 && class->tail->next->credit_ns <= 0) {
-            class->tail = class->tail->next;
-            class->tail->credit_ns += class->quantum_ns;
-        }
-        cursor.flow_before = before_next(class);
-        enter_flow(&cursor);
+    struct line_cursor cursor = {.line = line, .class = class, .flows_left = class->ring.count};
+    struct ring_flow *turn = ring_turn(&class->ring);
+    if (turn != NULL) {
+        enter_flow(&cursor, next_flow(class, turn));
     }
     return cursor;
 }
 
 void line_skip(struct line_cursor *cursor)
 {
-    cursor->flow_before = cursor->flow_before->next;
     cursor->flows_left--;
-    enter_flow(cursor);
+    enter_flow(cursor, line_flow_of(ring_next(&cursor->class->ring, &cursor->flow->turns)));
 }
 
 /* Move the cursor to `next`, the successor in its list; at the end of the list to the flow's other
@@ -192,7 +165,7 @@ static void move_cursor(struct line_cursor *cursor, struct request *next)
         cursor->second = true;
         cursor->high = !cursor->high;
         cursor->previous = NULL;
-        cursor->current = cursor->flow_before->next->waiting[cursor->high].first;
+        cursor->current = cursor->flow->waiting[cursor->high].first;
     }
     if (cursor->current == NULL) {
         line_skip(cursor);
@@ -208,7 +181,7 @@ void line_step(struct line_cursor *cursor)
 /* Unlink the current request and move the cursor to the next one. */
 static struct request *remove_current(struct line_cursor *cursor)
 {
-    struct line_flow *flow = cursor->flow_before->next;
+    struct line_flow *flow = cursor->flow;
     struct request_list *list = &flow->waiting[cursor->high];
     struct request *request = cursor->current;
     *(cursor->previous == NULL ? &list->first : &cursor->previous->line.next) =
@@ -218,37 +191,23 @@ static struct request *remove_current(struct line_cursor *cursor)
     if (flow->count > 0) {
         move_cursor(cursor, request->line.next);
     } else {
-        leave_ring(cursor->class, cursor->flow_before);
-        cursor->flows_left--;
-        enter_flow(cursor);
+        line_skip(cursor);
+        ring_leave(&cursor->class->ring, &flow->turns);
     }
     request->line.next = NULL;
     return request;
 }
 
-/* Subtract a cost from a flow's credit, down to a floor; credit below the floor is not changed. */
-static void pay_cost(struct line_flow *flow, uint64_t cost_ns, int64_t floor)
-{
-    const int64_t price = cost_ns > INT64_MAX / 2 ? INT64_MAX / 2 : (int64_t)cost_ns;
-    const int64_t left = flow->credit_ns - price;
-    if (left > floor) {
-        flow->credit_ns = left;
-    } else if (flow->credit_ns > floor) {
-        flow->credit_ns = floor;
-    }
-}
-
 struct request *line_take(struct line_cursor *cursor)
 {
     struct line_class *class = cursor->class;
-    struct line_flow *flow = cursor->flow_before->next;
-    if (class->flows > 1) {
-        pay_cost(flow, cursor->current->line.cost_ns, -DEBT_TURNS * class->quantum_ns);
-    }
+    struct line_flow *flow = cursor->flow;
+    const bool has_turn = &flow->turns == TAILQ_FIRST(&class->ring.flows);
+    ring_pay(&class->ring, &flow->turns, cursor->current->line.cost_ns,
+             DEBT_TURNS * class->ring.quantum_ns);
     const bool overtakes = cursor->high && flow->waiting[false].first != NULL;
     flow->high_in_row = overtakes ? flow->high_in_row + 1 : 0;
-    class->high_in_row =
-        cursor->flow_before == class->tail ? 0 : class->high_in_row + cursor->high;
+    class->high_in_row = has_turn ? 0 : class->high_in_row + cursor->high;
     cursor->line->turn = (unsigned)(class - cursor->line->classes + 1) % LINE_CLASSES;
     return remove_current(cursor);
 }
@@ -311,10 +270,8 @@ uint64_t line_sweep(struct line *line, uint64_t now_ns)
 void line_charge(struct line *line, const struct request *request, uint64_t more_ns)
 {
     const unsigned c = line_class_of(line, request->line.cost_ns);
-    struct line_flow *flow = flow_of(line, c, request->arrival.client);
-    if (line->classes[c].flows > (flow->count > 0)) {
-        pay_cost(flow, more_ns, -DEBT_NS);
-    }
+    ring_pay(&line->classes[c].ring, &flow_of(line, c, request->arrival.client)->turns, more_ns,
+             DEBT_NS);
 }
 
 void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns)
@@ -332,10 +289,12 @@ uint64_t line_ahead_ns(const struct line *line, const struct client *client, boo
 {
     const unsigned c = line_class_of(line, cost_ns);
     const struct line_flow *own = &client->flows[line->id][c];
-    const struct line_flow *flow = line->classes[c].tail;
     const uint64_t own_ns = own->cost_ns[true] + (high ? 0 : own->cost_ns[false]);
     uint64_t ahead_ns = own_ns;
-    for (size_t i = 0; i < line->classes[c].flows; i++, flow = flow->next) {
+    struct ring_flow *turns = NULL;
+    TAILQ_FOREACH(turns, &line->classes[c].ring.flows, link)
+    {
+        const struct line_flow *flow = line_flow_of(turns);
         const uint64_t flow_ns = flow->cost_ns[true] + (high ? 0 : flow->cost_ns[false]);
         ahead_ns += flow == own ? 0 : smaller_of(flow_ns, own_ns + cost_ns);
     }
@@ -367,7 +326,7 @@ bool line_within_part(const struct line *line, const struct client *client, size
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         const struct line_flow *flow = &client->flows[line->id][c];
         own += flow->count;
-        clients = larger_of(clients, line->classes[c].flows + (flow->count == 0));
+        clients = larger_of(clients, line->classes[c].ring.count + (flow->count == 0));
     }
     return own < larger_of(most / clients, 1);
 }

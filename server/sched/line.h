@@ -19,6 +19,8 @@
 #ifndef TALLY_SERVER_LINE_H
 #define TALLY_SERVER_LINE_H
 
+#include "server/sched/ring.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -61,19 +63,16 @@ struct line_flow {
     uint64_t cost_ns[2];            /* sum of the costs in each list */
     size_t count;                   /* number of requests in both lists */
     unsigned high_in_row;           /* consecutive high requests that overtook normal ones */
-    struct line_flow *next;         /* link of the ring; valid while count > 0 */
-    int64_t credit_ns;
+    struct ring_flow turns;         /* in the ring of the class while count > 0 */
 };
 
 /* The clients' flows of one class. */
 struct line_class {
-    struct line_flow *tail; /* end of the ring: its next has the turn; NULL: nothing waits */
-    size_t flows;           /* number of flows in the ring */
-    atomic_size_t count;    /* number of requests */
-    uint64_t cost_ns;       /* sum of their costs */
-    size_t high_count;      /* number of requests of high priority */
-    unsigned high_in_row;   /* consecutive high requests that overtook the turn's client */
-    int64_t quantum_ns;     /* credit that a flow gets a turn */
+    struct ring ring;     /* the flows in which requests wait */
+    atomic_size_t count;  /* number of requests */
+    uint64_t cost_ns;     /* sum of their costs */
+    size_t high_count;    /* number of requests of high priority */
+    unsigned high_in_row; /* consecutive high requests that overtook the turn's client */
 };
 
 struct line {
@@ -117,16 +116,15 @@ unsigned line_turn(const struct line *line, unsigned classes);
 struct line_cursor {
     struct line *line;
     struct line_class *class;
-    struct line_flow *flow_before; /* flow before that of `current` in the ring */
-    size_t flows_left;             /* number of flows left to visit, the current one included */
-    bool high;                     /* list of `current` in its flow */
-    bool second;                   /* the walk has finished the other list of the flow */
-    struct request *previous;      /* request before `current` in its list, or NULL */
-    struct request *current;       /* NULL: the walk is over */
+    struct line_flow *flow;   /* flow of `current` */
+    size_t flows_left;        /* number of flows left to visit, the current one included */
+    bool high;                /* list of `current` in its flow */
+    bool second;              /* the walk has finished the other list of the flow */
+    struct request *previous; /* request before `current` in its list, or NULL */
+    struct request *current;  /* NULL: the walk is over */
 };
 
-/* Begin a walk at the request that is served next. Gives a quantum to each flow without credit that
- * the turn passes. Until a request is taken, each walk begins with the same request. */
+/* Begin a walk at the request that is served next. Until a request is taken, each walk begins with the same request. */
 struct line_cursor line_begin(struct line *line, unsigned class);
 void line_step(struct line_cursor *cursor);
 void line_skip(struct line_cursor *cursor); /* step to the next client's requests */

@@ -125,7 +125,7 @@ static enum status scan_once(struct bench *b, const struct scan_job *job, double
     return bench_scan_s(b->device, job, b->settings.cpu_time, seconds);
 }
 
-/* Bytes a second of one copy; 0: it failed. */
+/* Bytes per second of one copy; 0: it failed. */
 static double copy_once(struct bench *b)
 {
     double start = now_s(b);

@@ -168,7 +168,7 @@ def shm_dir():
 
 
 def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, delay_ms=0):
-    """One wrk run; the numbers of post.lua, requests a second, and the server's CPU seconds."""
+    """One wrk run; the numbers of post.lua, requests per second, and the server's CPU seconds."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is missing: sh deploy/install-deps.sh test")
     env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}

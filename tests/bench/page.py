@@ -45,7 +45,7 @@ def machine_text(machine):
 
 
 def copies_text(family):
-    """The speeds of a copy that runs of this family saw, and what follows if they differ."""
+    """The speeds of a copy in the runs of this family, and a warning if they differ."""
     words = []
     for seen in family["copies"]:
         least, most = f"{seen['least']:.0f}", f"{seen['most']:.0f}"
@@ -53,12 +53,10 @@ def copies_text(family):
         words.append(f"{speed} ({seen['day']}, {seen['name']})")
     if not words:
         return ""
-    text = f"A copy of 64 MiB reads and writes, GB/s: {', '.join(words)}."
+    text = f"Bytes that a copy of 64 MiB reads and writes, in GB/s: {', '.join(words)}."
     if figures.differ(family):
-        text += (
-            " **These runs differ by more than a quarter in it, a slow and a fast mode of memory:"
-        )
-        text += " between them compare ratios to the copy, not GB/s.**"
+        text += " **The speeds of memory of these runs differ by more than a quarter (a slow and a"
+        text += " fast mode): between them compare ratios to the copy, not GB/s.**"
     return text
 
 
@@ -92,7 +90,7 @@ def family_lines(family):
         lines += tables.text_lines(f"**{which}: {note}**")
     busy = [name for name, each in sections.items() if figures.is_busy(each["run"])]
     if busy:
-        text = "Other programs were at work on the machine: a trial run, no figures to go by."
+        text = "Other programs used the machine: a trial run, whose figures are not reliable."
         lines += tables.text_lines(f"**{', '.join(busy)}: {text}**")
     return lines
 

@@ -219,7 +219,7 @@ def service(rows, of=""):
     kinds = [(kind, "requests_per_second", "") for kind in found]
     kinds += [("small raw", "bare_requests_per_second", "5 4")] * ("small raw" in found)
     most = max(row[key] for kind, key, _ in kinds for row in found[kind].values())
-    picture = Picture(380, f"Requests a second by connections, tensors of 3x4{of}")
+    picture = Picture(380, f"Requests per second by connections, tensors of 3x4{of}")
     entries = [(kind, COLOURS[at], "", False) for at, kind in enumerate(found)]
     picture.legend(46, [*entries, ("libmicrohttpd alone, as raw", INK, "5 4", False)])
     left, right, top, bottom = 70, WIDTH - 20, 70, 330

@@ -1,7 +1,7 @@
 """(c) The service under wrk against a bare libmicrohttpd daemon that does the same I/O.
 
 One wrk thread, 1 to 128 connections; kernels built, one second (or request) to warm up; then rounds in which
-tallyd and the bare daemon take turns. Ratio: of the requests a second in one round.
+tallyd and the bare daemon take turns. Ratio: of the requests per second in one round.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ SECONDS_LARGE = 3  # of work that takes some 10 ms a request
 ROUNDS = 3
 SECONDS_BESIDE = 6
 ROUNDS_BESIDE = 3
-RATE_BESIDE = 1000  # requests a second
+RATE_BESIDE = 1000  # requests per second
 LEAST_BESIDE = 0.9  # of their rate alone is left to the large ones
 BESIDE = (
     (4, 10),

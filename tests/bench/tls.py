@@ -39,7 +39,7 @@ def said_by(*command, **options):
 
 
 def openssl_rate():
-    """Bytes a second."""
+    """Bytes per second."""
     said = said_by("openssl", "speed", "-seconds", 1, "-bytes", 16384, "-evp", "aes-128-gcm")
     return float(re.search(r"^AES-128-GCM +([0-9.]+)k", said, re.M)[1]) * 1000
 

@@ -435,8 +435,9 @@ void wire_stop(void)
     wire.running = false;
     queue_close(server->queue);
     http_halt(wire.http);
-    WIRE_REQUIRE(device_pool_destroy(server->devices));
+    WIRE_REQUIRE(device_pool_stop(server->devices));
     work_pool_destroy(server->work);
+    device_pool_destroy(server->devices);
     admission_close(server->admission);
     http_stop(wire.http);
     shm_destroy(server->shm);

@@ -240,7 +240,7 @@ def test_a_request_that_has_begun_is_cut_for_a_client_with_fewer_connections(sta
         until(lambda: watch.metric("tally_connections_evicted_total") == 2)
         cut = until(lambda: [wire for wire in begun if has_answer(wire)])
         assert len(cut) == 2
-        says = ("--max-connections", "more than its equal part", "use fewer")
+        says = ("--max-connections", "more than its equal share", "use fewer")
         for wire in cut:
             calls.expect_error(wire.answer(), 429, "too_many_requests", says=says)
             assert wire.closed()
@@ -277,7 +277,7 @@ def test_a_client_alone_at_the_limit_waits_and_beyond_the_line_it_is_refused(sta
     waiting = [server.wire().send(ASK) for _ in range(LINE)]
     refused = server.wire()
     answer = refused.answer()
-    says = ("--max-connections", "its equal part", "use one that is open")
+    says = ("--max-connections", "its equal share", "use one that is open")
     calls.expect_error(answer, 429, "too_many_requests", says=says)
     assert answer.headers["Retry-After"] == "1" and refused.closed()
     assert gets_in(server).body == SUMS  # another client passes all of them

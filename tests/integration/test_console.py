@@ -455,22 +455,22 @@ def test_it_asks_nobody_else_and_leaves_nothing_behind(page):
 def test_the_service_is_seen_live(page, client):
     page.js("location.hash = 'service'")
     tile = "return document.querySelector(`output[aria-label='${arguments[0]}']`).textContent"
-    until(lambda: page.js(tile, "Requests a second") == "0")
+    until(lambda: page.js(tile, "Requests per second") == "0")
 
     def busy():
         for _ in range(20):
             assert client.post_json("/v1/cumsum", {"data": [1, 2]}).status == 200
         assert client.post_json("/v1/cumsum", {"data": [1, 2], "axis": 7}).status == 400
         return (
-            page.js(tile, "Requests a second") not in ("0", "-")
-            and page.js(tile, "Refusals a second") not in ("0", "-")
+            page.js(tile, "Requests per second") not in ("0", "-")
+            and page.js(tile, "Refusals per second") not in ("0", "-")
             and re.fullmatch(
                 r"p50 [\d.]+ ms +p99 [\d.]+ ms", page.js(tile, "Time of a request, p50 and p99")
             )
         )
 
     until(busy, 60)
-    assert re.fullmatch(r"in .*B +out .*B", page.js(tile, "Bytes a second"))
+    assert re.fullmatch(r"in .*B +out .*B", page.js(tile, "Bytes per second"))
     assert re.fullmatch(r".*B of .*B", page.js(tile, "Memory budget taken"))
     first_cells = """
         return [...document.querySelectorAll(arguments[0])].map((row) => row.cells[0].textContent);"""

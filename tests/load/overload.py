@@ -555,7 +555,7 @@ while True:
 
 
 def small_capacity(bench):
-    """Small requests a second, if the table of goodput has not found it."""
+    """Small requests per second, if the table of goodput has not found it."""
     if bench.small_capacity is None:
         kind = small(deadline_ms=100)
         with bench.server([kind]) as server:

@@ -378,7 +378,7 @@ class Balancer:
 @dataclasses.dataclass
 class Scenario:
     replicas: int = 10
-    rate: float = 100.0  # new requests a second, in all
+    rate: float = 100.0  # new requests per second, in all
     seconds: float = 10.0
     warm: float = 1.0  # not counted
     balancers: int = 1
@@ -617,7 +617,7 @@ def simulate(costs, **changes):
 
 
 def capacity(costs, sizes, cores=1.0, count=200_000, seed=7):
-    """Requests a second that one replica does at most: its cores by the mean of what a request takes."""
+    """Requests per second that one replica does at most: its cores by the mean of what a request takes."""
     numbers = random.Random(seed)
     total = sum(costs.mean(costs.core_s, pareto(numbers, *sizes)) for _ in range(count))
     return cores * count / total

@@ -160,7 +160,7 @@ def tables(found, measured):
         "p99, goodput",
         "all well",
         "1 % at a tenth",
-        "a death a second",
+        "one death per second",
         "ten at a time restart",
     ]
     done["trouble"] = table(heads, rows)

@@ -283,14 +283,15 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
     return device_pool_create(&parts, driver, &fakes->server.devices, err) == STATUS_OK;
 }
 
-/* Returns what device_pool_destroy() did. */
+/* Returns what device_pool_stop() did. */
 static inline bool fake_server_deinit(struct fake_server *fakes)
 {
     queue_close(fakes->server.queue);
-    if (!device_pool_destroy(fakes->server.devices)) {
+    if (!device_pool_stop(fakes->server.devices)) {
         return false;
     }
     work_pool_destroy(fakes->server.work);
+    device_pool_destroy(fakes->server.devices);
     queue_destroy(fakes->server.queue);
     memory_destroy(fakes->server.memory);
     admission_destroy(fakes->server.admission);

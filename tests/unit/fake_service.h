@@ -27,9 +27,10 @@ static inline void fake_service_stop(struct fake_server *fakes, struct http *htt
 {
     queue_close(fakes->server.queue);
     http_halt(http);
-    assert_true(device_pool_destroy(fakes->server.devices));
-    fakes->server.devices = NULL;
+    assert_true(device_pool_stop(fakes->server.devices));
     work_pool_destroy(fakes->server.work);
+    device_pool_destroy(fakes->server.devices);
+    fakes->server.devices = NULL;
     fakes->server.work = NULL;
     http_stop(http);
 }

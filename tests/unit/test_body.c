@@ -371,7 +371,7 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
         assert_true(f->request.body.payload_received <= LIMIT);
         assert_null(f->request.body.packed.text.bytes);
         assert_true(more == 0 ||
-                    strstr(err.detail, "the unpacked body is over 4 MiB, the server's "
+                    strstr(err.detail, "the decompressed body is over 4 MiB, the server's "
                                        "--max-body-bytes") != NULL);
         assert_int_equal(tear_down(state), 0);
         assert_int_equal(set_up(state), 0);

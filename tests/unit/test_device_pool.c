@@ -384,6 +384,30 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
     assert_true(fake_server_deinit(&fakes));
 }
 
+/* At an exit, threads of the work pool still compute. */
+static void a_stopped_pool_can_be_asked_until_it_is_destroyed(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    struct thread_device device = {.opened = NULL};
+    fake_reset(1);
+    fake.built_in = true;
+    start_with(&fakes, patient);
+    queue_close(fakes.server.queue);
+    assert_true(device_pool_stop(fakes.server.devices));
+    struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    if (device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request)) {
+        assert_int_equal(request->error.status, STATUS_OK);
+    } else {
+        assert_int_equal(queue_push(fakes.server.queue, request, &request->error),
+                         STATUS_DRAINING);
+    }
+    fake_release(&fakes, request);
+    thread_device_close(&device);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
 static void large_tensors_other_devices_and_a_batch_delay_need_the_queue(void **state)
 {
     static const char *const delayed[] = {"--batch-delay-us=1000", NULL};
@@ -627,6 +651,7 @@ int main(void)
             a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),
         cmocka_unit_test(
             a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own),
+        cmocka_unit_test(a_stopped_pool_can_be_asked_until_it_is_destroyed),
         cmocka_unit_test(large_tensors_other_devices_and_a_batch_delay_need_the_queue),
         cmocka_unit_test(a_scan_of_few_bytes_that_takes_long_needs_the_queue),
         cmocka_unit_test(

@@ -19,7 +19,7 @@ static int set_up(void **state)
 {
     (void)state;
     line_init(&line, LINE_ADMISSION);
-    line.classes[CLASS].quantum_ns = QUANTUM;
+    line.classes[CLASS].ring.quantum_ns = QUANTUM;
     return 0;
 }
 
@@ -189,12 +189,17 @@ static void who_was_alone_owes_nothing_to_who_comes_then(void **state)
     for (int k = 0; k < 20; k++) {
         expect(push(&alone, false, 4 * QUANTUM));
     }
-    for (int k = 0; k < 3; k++) {
-        struct request *first = push(&alone, false, QUANTUM);
-        struct request *second = push(&other, false, QUANTUM);
-        expect(first);
-        expect(second);
+    for (int k = 0; k < 6; k++) {
+        (void)push(&alone, false, QUANTUM);
+        (void)push(&other, false, QUANTUM);
     }
+    int of_alone = 0;
+    for (int k = 0; k < 12; k++) {
+        struct request *taken = take_one();
+        of_alone += k < 6 && taken->arrival.client == &alone;
+        free(taken);
+    }
+    assert_int_equal(of_alone, 3);
 }
 
 static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
@@ -209,7 +214,10 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
     for (int k = 0; k < 12; k++) {
         (void)push(&other, false, QUANTUM);
     }
-    struct request *taken = take_one();
+    struct request *taken = take_one(); /* of the client that was not there before */
+    assert_ptr_equal(taken->arrival.client, &other);
+    free(taken);
+    taken = take_one();
     assert_ptr_equal(taken->arrival.client, &slow);
     free(taken);
     line_charge(&line, &of_slow, 6 * QUANTUM);
