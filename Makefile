@@ -233,6 +233,14 @@ $(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
+# The host side of launches on the GPU that tests/gpu/simulate.py interprets: without kernels compiled ahead, and without
+# what would need them.
+$(B)/tests/gpu/launches: tests/gpu/launches.c $(wildcard kernels/*.c kernels/*.h kernels/cl/*.cl) kernels/embed.S \
+    tests/lib/cl_fault.c tests/lib/device_aids.c $(KERNEL_PROTO_SRC)
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -O1 $(DEFS) -DTALLY_TESTING -ffunction-sections -Wl,--gc-sections -o $@ \
+	    $(filter %.c %.S,$^) -lOpenCL -lpthread
+
 # Micro-benchmarks of proto: build/release/tests/bench/json_bench.
 $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
@@ -489,7 +497,7 @@ PRODUCT_OBJ = $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)
 product-objects: $(PRODUCT_OBJ)
 product-list:
 	@echo $(PRODUCT_OBJ)
-test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c)) \
+test-objects: $(call objs,$(TESTLIB_SRC) $(UNIT_SRC) $(KTEST_SRC) $(wildcard tests/client/*.c tests/client/lib/*.c tests/bench/*.c tests/load/*.c tests/fuzz/*.c tests/gpu/*.c)) \
     $(TESTING_OBJ) $(PRELOADED)
 cxx-objects: $(call objs,$(filter %.cc,$(PROTO_SRC)))
 
@@ -527,6 +535,8 @@ kernel-proofs: deps-test deps-sanitizers deps-oclgrind deps-gpu deps-lint $(addp
 	@TIDY_NODES=225000 sh tests/lint.sh tidy
 	@python3 tests/gpu/programs.py
 	@build/venv/bin/python -m pytest tests/gpu -q
+	@$${VENV:-build/venv}/bin/python tests/gpu/simulate.py
+	@sh tests/gpu/lookback.sh
 	@$(B)/tests/kernels/test_scan_device --all
 	@$(B)/tests/kernels/test_nasty_shapes --all
 	@$(B)/tests/kernels/test_nasty_memory --all

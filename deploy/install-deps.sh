@@ -12,7 +12,7 @@
 #   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
 #   sanitizers  clang's, for `make asan`, `make fuzz` and the kernel proofs
 #   oclgrind  for the kernel proofs
-#   gpu    the compiler that the kernel proofs compile the programs for GPUs with, of one version
+#   gpu    the compiler, of one version, and the model checker of the kernel proofs for GPUs
 #   release  what makes and checks Debian packages
 #
 # Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
@@ -29,7 +29,7 @@ clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"
 browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
-gpu_packages="clang-19"
+gpu_packages="clang-19 spin"
 release_packages="build-essential debhelper fakeroot git lintian debootstrap python3"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
