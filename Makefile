@@ -551,9 +551,16 @@ image-test: deps-test ## Build, start and test the container images
 dist: ## Pack the source of this commit
 	@sh deploy/dist.sh
 deb: deps deps-release dist ## Build Debian packages of this commit
-	@sh deploy/deb.sh
+	@sh deploy/deb.sh build/dist/tally-$(VERSION).tar.gz build/deb
 deb-test: deb ## Install, run and purge the Debian packages; as root
 	@sh tests/deb/run.sh
+
+# All files of a release of this commit, into build/release-files/ (docs/releasing.md).
+.PHONY: release release-test
+release: deps-release ## Make all files of a release: source, packages, images; as root
+	@sh deploy/release.sh
+release-test: deps-release deps-test ## Make the files of a release twice, compare and try them; as root
+	@sh tests/release/run.sh
 
 # Each target for people has its line behind two hashes in its rule.
 help: ## List the targets
