@@ -39,6 +39,14 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
     CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
 ENTRYPOINT ["/usr/local/bin/tallyd"]
 
+# The file system of the image, laid out where it was built: that system has all libraries that the programs need.
+# deploy/release.sh lays it out for both architectures elsewhere, and passes it in the place of this stage.
+FROM build AS root
+ARG BASE
+ARG VERSION
+RUN apt-get install -y -q --no-install-recommends ca-certificates && \
+    sh deploy/image-root.sh /installed/usr/local/bin /image "$VERSION" "$BASE"
+
 FROM ${BASE} AS system
 RUN apt-get update -q && \
     DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends ca-certificates \
@@ -46,12 +54,6 @@ RUN apt-get update -q && \
     apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /installed /
 RUN ldconfig
-
-FROM system AS root
-ARG BASE
-ARG VERSION
-COPY deploy/image-root.sh deploy/sbom.sh /
-RUN sh /image-root.sh /image "$VERSION" "$BASE"
 
 FROM service AS debian
 COPY --from=system / /

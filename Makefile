@@ -52,7 +52,7 @@ PROTO_SRC   := $(wildcard proto/*.c proto/json/*.c) $(wildcard proto/json/*.cc)
 DRIVER_SRC  := $(filter-out %/cpu_export.c $(if $(HOST_$(MODE)),%/cpu_group.c),$(wildcard kernels/cpu/cpu_*.c)) \
                $(if $(HOST_$(MODE)),tests/sanitizers/fibers.c)
 KERNEL_SRC  := $(wildcard kernels/*.c) $(DRIVER_SRC) kernels/embed.S
-SERVER_SRC  := $(filter-out server/main.c server/http/list_routes.c,$(wildcard server/*.c server/*/*.c))
+SERVER_SRC  := $(filter-out server/main.c server/http/list_routes.c server/base/make_manual.c,$(wildcard server/*.c server/*/*.c))
 CLIENT_SRC  := $(wildcard client/*.c)
 CLI_SRC     := $(wildcard client/cli/*.c)
 TESTLIB_SRC := $(wildcard tests/lib/*.c)
@@ -83,7 +83,7 @@ ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4)
 
 .PHONY: all run test lint asan tsan fuzz bench bench-quick image image-test install clean deps help unit-tests kernel-tests
-all: $(BIN)/tallyd $(BIN)/tally ## Build tallyd and tally in build/bin
+all: $(BIN)/tallyd $(BIN)/tally build/man/tallyd.8 ## Build tallyd and tally in build/bin
 
 build/ahead/list_kernels: $(LIST_SRC) $(wildcard kernels/*.h kernels/cl/*.cl)
 	@mkdir -p $(@D)
@@ -332,8 +332,15 @@ build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)
 	sh server/pages/console.sh $< $(@D)
 $(B)/server/pages/embedded.o: build/console/etag server/pages/console.html
-# The manual page but for its options.
-$(B)/server/base/config_text.o: server/base/tallyd.8
+# tallyd(8), made by a program that runs on the machine that builds.
+MANUAL_SRC := server/base/make_manual.c server/base/config.c kernels/machine.c \
+              $(addprefix proto/,byte_size.c digits.c status.c text.c)
+build/man/make_manual: $(MANUAL_SRC) server/base/config.h server/base/config_table.h server/base/tallyd.8 Makefile
+	@mkdir -p $(@D)
+	cc -std=c17 $(DEFS) -o $@ $(MANUAL_SRC)
+build/man/tallyd.8: build/man/make_manual
+	$< >$@.new
+	@mv $@.new $@
 $(B)/client/cli/cmd_completion.o: $(wildcard client/cli/completion.*)
 $(B)/kernels/embed.o: kernels/embed.S $(wildcard kernels/cl/*.cl)
 	@mkdir -p $(@D)
@@ -475,12 +482,11 @@ install-built: all client opencl
 	ln -sf $(SONAME) '$(DESTDIR)$(LIBDIR)/libtally.so'
 	umask 022 && sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|' client/tally.pc.in \
 	    >'$(DESTDIR)$(LIBDIR)/pkgconfig/tally.pc'
-	umask 022 && $(BIN)/tally completion bash >'$(D)/share/bash-completion/completions/tally'
-	umask 022 && $(BIN)/tally completion zsh >'$(D)/share/zsh/site-functions/_tally'
-	umask 022 && $(BIN)/tally completion fish >'$(D)/share/fish/vendor_completions.d/tally.fish'
+	install -m644 client/cli/completion.bash '$(D)/share/bash-completion/completions/tally'
+	install -m644 client/cli/completion.zsh '$(D)/share/zsh/site-functions/_tally'
+	install -m644 client/cli/completion.fish '$(D)/share/fish/vendor_completions.d/tally.fish'
 	set -e; for page in client/man/*.[1-8]; do install -D -m644 $$page '$(D)/share/man/man'$${page##*.}/$${page##*/}; done
-	install -d '$(D)/share/man/man8'
-	umask 022 && $(BIN)/tallyd --print-config man >'$(D)/share/man/man8/tallyd.8'
+	install -D -m644 build/man/tallyd.8 '$(D)/share/man/man8/tallyd.8'
 	set -e; for page in $(DOCUMENTS); do install -D -m644 $$page '$(D)/share/doc/tally/'$$page; done
 	install -d '$(D)/lib/systemd/system'
 	umask 022 && set -e; for unit in deploy/tallyd.service deploy/tallyd.socket; do \
@@ -556,9 +562,16 @@ image-test: deps-test ## Build, start and test the container images
 dist: ## Pack the source of this commit
 	@sh deploy/dist.sh
 deb: deps deps-release dist ## Build Debian packages of this commit
-	@sh deploy/deb.sh
+	@sh deploy/deb.sh build/dist/tally-$(VERSION).tar.gz build/deb
 deb-test: deb ## Install, run and purge the Debian packages; as root
 	@sh tests/deb/run.sh
+
+# All files of a release of this commit, into build/release-files/ (docs/releasing.md).
+.PHONY: release release-test
+release: deps-release ## Make all files of a release: source, packages, images; as root
+	@sh deploy/release.sh
+release-test: deps-release deps-test ## Make the files of a release twice, compare and try them; as root
+	@sh tests/release/run.sh
 
 # Each target for people has its line behind two hashes in its rule.
 help: ## List the targets

@@ -1,18 +1,24 @@
 #!/bin/sh
-# Debian packages of this commit, in build/deb/, built from the archive that `make dist` makes:
+# Debian packages of a source archive, for the architecture of this system or another one:
 #
-#   deploy/deb.sh          ends with what lintian says of them, and fails if it finds anything
+#   deploy/deb.sh ARCHIVE FOLDER [ARCHITECTURE]      FOLDER gets the packages, and is emptied first; ends with what
+#                                                    lintian says of them, and fails if it finds anything
 #
-# The packaging is deploy/debian; its changelog is made here, of the version and the commit's time.
+# The packaging is deploy/debian; its changelog is made here, of the version and of the time of the commit, which is
+# that of the files in the archive (dist.sh). The package of documents, which is for every architecture, is built with
+# those for the system's own.
 set -eu
 
-cd "$(dirname "$0")/.."
+archive=$(realpath "$1") folder=$2 architecture=${3:-$(dpkg --print-architecture)}
+build=binary
+[ "$architecture" = "$(dpkg --print-architecture)" ] || build=any
+rm -rf "$folder"
+mkdir -p "$folder"
+cd "$folder"
+tar -xzf "$archive"
+cd tally-*
 version=$(sh deploy/version.sh)
-date=$(git log -1 --format=%cD)
-rm -rf build/deb
-mkdir -p build/deb
-tar -xzf "build/dist/tally-$version.tar.gz" -C build/deb
-cd "build/deb/tally-$version"
+date=$(date -R -u -d "@$(stat -c %Y Makefile)")
 cp -r deploy/debian debian
 cat >debian/changelog <<END
 tally ($version-1) unstable; urgency=medium
@@ -21,7 +27,7 @@ tally ($version-1) unstable; urgency=medium
 
  -- $(sed -n 's/^Maintainer: //p' debian/control)  $date
 END
-dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1 || {
+dpkg-buildpackage --build="$build" --host-arch "$architecture" --no-sign >../build.log 2>&1 || {
     tail -n 40 ../build.log
     exit 1
 }

@@ -13,7 +13,7 @@
 #   sanitizers  clang's, for `make asan`, `make fuzz` and the kernel proofs
 #   oclgrind  for the kernel proofs
 #   gpu    the compiler, of one version, and the model checker of the kernel proofs for GPUs
-#   release  what makes and checks Debian packages
+#   release  programs that make and check Debian packages, and all files of a release
 #
 # Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
 # TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
@@ -30,7 +30,8 @@ browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has th
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
 gpu_packages="clang-19 spin"
-release_packages="build-essential debhelper fakeroot git lintian debootstrap python3"
+release_packages="build-essential debhelper fakeroot git lintian mmdebstrap debian-archive-keyring python3 python3-venv
+     qemu-user-static"
 
 say() { printf 'install-deps: %s\n' "$*" >&2; }
 die() {

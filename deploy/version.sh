@@ -4,6 +4,8 @@
 #   deploy/version.sh          prints it
 #   deploy/version.sh write    puts it where it is repeated
 #   deploy/version.sh check    fails where another one stands (make lint)
+#   deploy/version.sh tag TAG  fails unless TAG is vVERSION, and the changelog has a section of that version and none of
+#                              unreleased changes
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -41,8 +43,16 @@ check)
         exit "$wrong"
     }
     ;;
+tag)
+    for wrong in \
+        "$([ "${2:-}" = "v$version" ] || echo "the tag is \"${2:-}\", the Makefile's version is $version")" \
+        "$(grep -q "^## $version - " CHANGELOG.md || echo "CHANGELOG.md has no section \"## $version - DATE\"")" \
+        "$(! grep -q '^## Unreleased' CHANGELOG.md || echo "CHANGELOG.md has a section \"## Unreleased\"")"; do
+        [ -z "$wrong" ] || { echo "$wrong" >&2 && exit 1; }
+    done
+    ;;
 *)
-    echo "usage: deploy/version.sh [write|check]" >&2
+    echo "usage: deploy/version.sh [write|check|tag TAG]" >&2
     exit 2
     ;;
 esac

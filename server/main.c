@@ -137,9 +137,6 @@ static int run_action(struct config *config, struct error *err)
     case CONFIG_PRINT_ENV:
         config_print_env(stdout);
         return EXIT_CODE_OK;
-    case CONFIG_PRINT_MAN:
-        config_print_man(stdout);
-        return EXIT_CODE_OK;
     case CONFIG_LIST_DEVICES:
         limit_threads(config->cpus);
         return list_devices(stdout);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Every static check of the tree; prints what a failing one found and ends with its name.
 #
-#   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes gcc circles clang kernels
-#                                 tidy cppcheck
+#   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes workflows gcc circles clang
+#                                 kernels tidy cppcheck
 #
 # clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
 # looks only at what changed.
@@ -82,6 +82,14 @@ check_python() {
 }
 
 check_kubernetes() { "$venv/bin/python" tests/lint_kubernetes.py; }
+
+# By the schema that the checker brings with it, and the steps as the shell programs that they are.
+check_workflows() {
+    # shellcheck disable=SC2046
+    set -- $(tracked '.github/workflows/*')
+    "$venv/bin/check-jsonschema" --builtin-schema vendor.github-workflows "$@" &&
+        "$venv/bin/python" tests/lint_workflows.py "$@"
+}
 
 # Everything compiled without a warning by one compiler, in a tree of its own.
 build_with() { # build_with FOLDER CC CXX EXTRA_CFLAGS TARGET ...
@@ -164,11 +172,11 @@ run_check() {
 
 # What one core does goes beside what takes them all.
 rm -f "$cache/failed" "$cache/beside.out"
-[ $# -gt 0 ] || set -- layering size docs format shell python kubernetes gcc circles clang kernels tidy cppcheck
+[ $# -gt 0 ] || set -- layering size docs format shell python kubernetes workflows gcc circles clang kernels tidy cppcheck
 alone='' beside=''
 for check in "$@"; do
     case $check in
-    layering | size | docs | format | shell | python | kubernetes) beside="$beside $check" ;;
+    layering | size | docs | format | shell | python | kubernetes | workflows) beside="$beside $check" ;;
     *) alone="$alone $check" ;;
     esac
 done

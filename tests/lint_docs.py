@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 COLUMNS = 120
-FOLDERS = ("proto", "kernels", "server", "client", "tests", "deploy", "docs", ".ci")
+FOLDERS = ("proto", "kernels", "server", "client", "tests", "deploy", "docs", ".ci", ".github")
 SUFFIXES = "c h cl cc S py sh md mk json lua"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`]+)`")

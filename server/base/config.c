@@ -52,7 +52,6 @@ const struct config_action_row config_actions[] = {
     {"--list-devices", "", CONFIG_LIST_DEVICES, "List the OpenCL devices and exit."},
     {"--print-config", "env", CONFIG_PRINT_ENV,
      "Print an environment file with every variable and its default, and exit."},
-    {"--print-config", "man", CONFIG_PRINT_MAN, "Print the manual page, and exit."},
     {"--version", "", CONFIG_VERSION, "Print the version and exit."},
     {"--help", "", CONFIG_HELP, "Print the flags and exit."},
 };
@@ -346,8 +345,8 @@ static enum status parse_word(struct arguments *arguments, struct config *config
     size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
     (void)snprintf(flag, sizeof flag, "%.*s", length < 200 ? (int)length : 200, word);
     if (strcmp(flag, "--print-config") == 0) {
-        return error_set(err, STATUS_INVALID_REQUEST, "%s knows two forms: %s env, %s man",
-                         flag, flag, flag);
+        return error_set(err, STATUS_INVALID_REQUEST, "%s prints one thing: write %s env", flag,
+                         flag);
     }
     const struct config_row *row = find_row(flag);
     if (row == NULL) {

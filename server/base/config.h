@@ -28,7 +28,6 @@ enum config_action {
     CONFIG_HELP,
     CONFIG_VERSION,
     CONFIG_PRINT_ENV,
-    CONFIG_PRINT_MAN,
     CONFIG_LIST_DEVICES
 };
 
@@ -59,7 +58,6 @@ void config_deinit(struct config *config);
 
 void config_print_help(FILE *out);
 void config_print_env(FILE *out); /* deploy/tallyd.env.example */
-void config_print_man(FILE *out); /* tallyd(8) */
 
 /* The end of a refusal for a limit on sizes: advice for the client. Such a sentence names the flag
  * as "the server's", because its reader did not set the flag. */
@@ -67,7 +65,7 @@ void config_print_man(FILE *out); /* tallyd(8) */
     "send less at once (a tensor may be cut along any axis, along the summed one in " \
     "parts), or ask the operator"
 
-/* ---- the table as data: for config_text.c and tests ---- */
+/* ---- the table as data: for config_text.c, make_manual.c and tests ---- */
 
 enum config_type {
     CONFIG_UINT,

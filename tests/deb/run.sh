@@ -1,12 +1,16 @@
 #!/bin/sh
-# Install the packages of build/deb/ (make deb) in a new Debian system, run them there, and purge them:
+# Install Debian packages in a new Debian system, run them there, and purge them:
 #
-#   tests/deb/run.sh            prints "N passed, N failed"; needs root
+#   tests/deb/run.sh [FOLDER [SUITE]]      prints "N passed, N failed"; needs root
 #
-# The new system is the suite of this machine, from where this machine has its packages.
+# FOLDER (build/deb, of `make deb`) has the packages, SUITE (that of this machine) is the Debian release of the new
+# system. Its packages come from where this machine has them, or from MIRROR.
 set -eu
 
 cd "$(dirname "$0")/../.."
+folder=${1:-build/deb}
+# shellcheck source=/dev/null
+suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 port=${PORT:-18100}
 url=http://127.0.0.1:$port
 work=$(mktemp -d)
@@ -38,22 +42,17 @@ check() { # check WHAT COMMAND ...
 inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
 install_system() {
-    # shellcheck source=/dev/null
-    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     # shellcheck disable=SC2016  # apt-get expands them
-    mirror=$(apt-get indextargets --format '$(SITE) $(CODENAME)' 'Created-By: Packages' |
-        awk -v suite="$suite" '$2 == suite { print $1; exit }')
-    debootstrap --variant=minbase "$suite" "$root" "$mirror" &&
-        cp -r /etc/apt/sources.list /etc/apt/sources.list.d "$root/etc/apt/" 2>/dev/null
-    rm -f "$root"/etc/apt/sources.list.d/*
-    echo "deb $mirror $suite main" >"$root/etc/apt/sources.list"
+    mirror=${MIRROR:-$(apt-get indextargets --format '$(SITE) $(CODENAME)' 'Created-By: Packages' |
+        awk -v suite="$suite" '$2 == suite { print $1; exit }')}
+    mmdebstrap --mode=root --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian}"
     cp /etc/resolv.conf "$root/etc/resolv.conf"
     mount -t proc proc "$root/proc"
 }
 
 install_packages() {
     mkdir -p "$root/packages"
-    cp build/deb/*.deb "$root/packages"
+    cp "$folder"/*_all.deb "$folder"/*_"$(dpkg --print-architecture)".deb "$root/packages"
     rm -f "$root"/packages/*-dbgsym_*
     # A minimal system leaves out what only people read.
     rm -f "$root"/etc/dpkg/dpkg.cfg.d/*

@@ -14,6 +14,7 @@ from support.tallyd import BINARY, TOP
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 USERS_PAGES = [*PAGES, *(TOP / "docs/clients").glob("*.md"), *(TOP / "deploy").rglob("*.md")]
 TALLY = pathlib.Path(BINARY).with_name("tally")
+MANUAL = TOP / "build/man/tallyd.8"
 FLAG = r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-])"
 # Of curl and docker, where they are named alone.
 OTHERS_FLAGS = {"--fail-with-body", "--retry", "--gpus", "--group-add"}
@@ -90,7 +91,7 @@ def test_the_help_of_tallyd_has_each_default():
 
 def test_the_manual_of_tallyd_names_options_that_it_has():
     options = set(re.findall(r"--[a-z][a-z-]*[a-z]", printed("--help")))
-    manual = printed("--print-config", "man").replace("\\-", "-")
+    manual = MANUAL.read_text().replace("\\-", "-")
     named = set(re.findall(r"--[a-z][a-z-]*[a-z]", re.sub(r"\\f[BIR]", " ", manual)))
     assert named - {"--print-config"} == options - {"--print-config"}
 
@@ -167,7 +168,7 @@ def test_each_flag_that_a_page_names_is_there():
 
 def others_variables():
     """Names and patterns of the variables that tallyd ignores, from the end of its manual page."""
-    manual = printed("--print-config", "man").replace("\\-", "-")
+    manual = MANUAL.read_text().replace("\\-", "-")
     part = re.search(r"belong to other programs and are ignored:\n(.*)\.SH", manual, re.S)[1]
     return {name for tag in re.findall(r"^\\fB(.*)\\fR$", part, re.M) for name in tag.split()}
 
@@ -269,7 +270,7 @@ def test_each_field_of_the_log_and_each_attribute_of_a_span_stands_in_its_sectio
 
 
 def test_exit_statuses_are_told_alike():
-    manual = printed("--print-config", "man")
+    manual = MANUAL.read_text()
     statuses = re.findall(r"^\.B (\d)$", manual, re.M)
     page = section("running.md", "Signals and exit")
     assert re.findall(r"^\| (\d) \|", page, re.M) == statuses == ["0", "1", "2", "3"]

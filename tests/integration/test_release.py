@@ -2,6 +2,7 @@
 `make install` names, and what an image is made of."""
 
 import fnmatch
+import gzip
 import hashlib
 import json
 import os
@@ -40,6 +41,10 @@ def run(*command, cwd=TOP, **options):
     ).stdout
 
 
+def sha256(content):
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
 VERSION = run("sh", "deploy/version.sh").strip()
 
 
@@ -47,7 +52,7 @@ def test_the_version_of_the_makefile_is_everywhere(client):
     assert f"VERSION := {VERSION}\n" in (TOP / "Makefile").read_text()
     run("sh", "deploy/version.sh", "check")
     assert run(BINARY, "--version") == f"tallyd {VERSION}\n"
-    assert f'"tallyd {VERSION}"' in run(BINARY, "--print-config", "man")
+    assert f'"tallyd {VERSION}"' in (TOP / "build/man/tallyd.8").read_text()
     tally = pathlib.Path(BINARY).parent / "tally"
     assert VERSION in run(tally, "--version")
     assert client.get("/version").json()["version"] == VERSION
@@ -74,6 +79,26 @@ def test_another_version_is_found_wherever_it_stands_and_written_from_the_makefi
     run("sh", "deploy/version.sh", "check", cwd=tmp_path)
     for name in files:
         assert "98.7.6" in (tmp_path / name).read_text()
+
+
+@pytest.mark.parametrize(
+    "tag, changelog, said",
+    [
+        (f"v{VERSION}", f"## {VERSION} - 2026-11-21\n", ""),
+        (VERSION, f"## {VERSION} - 2026-11-21\n", f'the tag is "{VERSION}"'),
+        ("v98.7.6", f"## {VERSION} - 2026-11-21\n", 'the tag is "v98.7.6"'),
+        (f"v{VERSION}", "## 98.7.6 - 2026-11-21\n", "has no section"),
+        (f"v{VERSION}", f"## Unreleased\n\n## {VERSION} - 2026-11-21\n", "Unreleased"),
+    ],
+)
+def test_a_tag_is_of_the_version_that_the_changelog_ends_with(tmp_path, tag, changelog, said):
+    (tmp_path / "deploy").mkdir()
+    for name in ("Makefile", "deploy/version.sh"):
+        (tmp_path / name).write_bytes((TOP / name).read_bytes())
+    (tmp_path / "CHANGELOG.md").write_text(changelog)
+    command = ["sh", "deploy/version.sh", "tag", tag]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == (said != "") and said in ran.stderr and (said or not ran.stderr)
 
 
 def test_without_a_commit_there_is_no_archive(tmp_path):
@@ -151,7 +176,7 @@ def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
         os.symlink(TOP / name, tmp_path / name)
     show = (
         "show: ; @printf '%s\\n' $(DOCUMENTS) $(PROTO_SRC) $(KERNEL_SRC) $(SERVER_SRC) $(CLIENT_SRC) $(CLI_SRC)"
-        " $(AHEAD_SRC) $(LIST_SRC) $(FRAGMENTS) $(MAKER_SRC)"
+        " $(AHEAD_SRC) $(LIST_SRC) $(FRAGMENTS) $(MAKER_SRC) $(MANUAL_SRC)"
     )
     named = set(run("make", "-s", f"--eval={show}", "show").split())
     assert len(named) > 200
@@ -195,6 +220,103 @@ def test_a_prefix_that_its_readers_would_cut_at_a_blank_is_refused(setting):
     command = ["make", "-n", "install", setting]
     ran = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
     assert ran.returncode == 2 and "a path with a blank" in ran.stderr
+
+
+def test_the_root_of_an_image_has_each_library_that_the_loader_would_load(tmp_path):
+    """From the entries of the programs alone: nothing is run, so that they may be of another architecture."""
+    folder = pathlib.Path(BINARY).parent
+    trees = []
+    for number in (1, 2):
+        root = tmp_path / str(number)
+        run(
+            *("sh", "deploy/image-root.sh", str(folder), str(root), VERSION),
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
+            umask=0o022 if number == 1 else 0o077,
+        )
+        paths = sorted(path for path in root.rglob("*") if path.is_file())
+        trees.append(
+            [(path.relative_to(root), path.stat().st_mode, path.read_bytes()) for path in paths]
+        )
+    assert trees[0] == trees[1]
+    loaded = run("ldd", str(folder / "tallyd"), str(folder / "tally"))
+    libraries = set(re.findall(r"(?:=> |^\t)(/\S+) \(0x", loaded, re.M))
+    assert len(libraries) > 10
+    names = {path.name for path, _, _ in trees[0]}
+    assert {pathlib.Path(library).name for library in libraries} <= names
+    assert {"tallyd", "tally", "ca-certificates.crt", "libc6", "passwd"} <= names
+    document = parse_file(str(tmp_path / "1/usr/share/doc/tally/sbom.spdx.json"))
+    assert not validate_full_spdx_document(document)
+
+
+def test_the_root_of_an_image_is_made_of_programs_of_a_known_architecture(tmp_path):
+    header = bytearray(pathlib.Path(BINARY).read_bytes()[:64])
+    header[18:20] = (243).to_bytes(2, "little")  # e_machine: RISC-V
+    header[40:64] = bytes(24)  # without tables behind it
+    for name in ("tallyd", "tally"):
+        (tmp_path / name).write_bytes(header)
+    command = ["sh", "deploy/image-root.sh", str(tmp_path), str(tmp_path / "root"), VERSION]
+    ran = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
+    assert ran.returncode == 1 and 'the architecture "RISC-V"' in ran.stderr
+
+
+def test_an_archive_of_an_image_is_the_same_for_the_same_image(tmp_path):
+    """Also if another container made it, whose name Docker's configuration has."""
+    layer = gzip.compress(b"a layer", mtime=0)
+    archives = []
+    for container in ("one", "another"):
+        folder = tmp_path / container
+        folder.mkdir()
+        config = {
+            "architecture": "arm64",
+            "os": "linux",
+            "created": "2026-11-21T00:00:00Z",
+            "config": {
+                "User": "65532:65532",
+                "Healthcheck": {"Test": ["CMD", "tally"]},
+                "Hostname": container,
+            },
+            "rootfs": {"type": "layers", "diff_ids": [sha256(b"a layer")]},
+            "container": container,
+            "docker_version": container,
+        }
+        entries = []
+        for content in (json.dumps(config).encode(), layer):
+            (folder / sha256(content).split(":")[1]).write_bytes(content)
+            entries.append({"digest": sha256(content), "size": len(content)})
+        manifest = {"config": entries[0], "layers": entries[1:]}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+        archive = tmp_path / f"{container}.tar"
+        run(sys.executable, "deploy/oci_archive.py", str(folder), "tally:1.2.3", str(archive))
+        archives.append(archive)
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+    with tarfile.open(archives[0]) as tar:
+        files = {member.name: tar.extractfile(member).read() for member in tar}
+    (image,) = json.loads(files["index.json"])["manifests"]
+    assert image["platform"] == {"architecture": "arm64", "os": "linux"}
+    assert image["annotations"] == {"org.opencontainers.image.ref.name": "1.2.3"}
+    manifest = json.loads(files["blobs/" + image["digest"].replace(":", "/")])
+    kept = json.loads(files["blobs/" + manifest["config"]["digest"].replace(":", "/")])
+    assert kept["config"] == {"User": "65532:65532", "Healthcheck": {"Test": ["CMD", "tally"]}}
+    assert files["blobs/" + manifest["layers"][0]["digest"].replace(":", "/")] == layer
+    (docker,) = json.loads(files["manifest.json"])  # what `docker load` reads
+    assert docker["RepoTags"] == ["tally:1.2.3"] and {docker["Config"], *docker["Layers"]} <= set(
+        files
+    )
+
+
+def test_an_image_with_a_broken_layer_is_not_packed(tmp_path):
+    entries = []
+    for content in (b'{"config": {}}', b"a layer"):
+        (tmp_path / sha256(content).split(":")[1]).write_bytes(content)
+        entries.append({"digest": sha256(content), "size": len(content)})
+    (tmp_path / sha256(b"a layer").split(":")[1]).write_bytes(b"another")
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"config": entries[0], "layers": entries[1:]})
+    )
+    command = [sys.executable, "deploy/oci_archive.py", str(tmp_path), "a:b", str(tmp_path / "tar")]
+    ran = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
+    assert ran.returncode == 1 and "has not the bytes of its name" in ran.stderr
+    assert not (tmp_path / "tar").exists()
 
 
 NOTICE = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -382,4 +504,4 @@ def test_images_are_built_on_the_base_whose_digest_they_say(
     # What the files of deploy/kubernetes/ name.
     assert log.read_text().splitlines()[-1] == f"tag tally:latest tally:{VERSION}"
     assert 'org.opencontainers.image.base.name="${BASE}"' in dockerfile
-    assert 'sh /image-root.sh /image "$VERSION" "$BASE"' in dockerfile
+    assert '/image "$VERSION" "$BASE"\n' in dockerfile

@@ -573,7 +573,7 @@ def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server
 
 
 @pytest.mark.parametrize(
-    "flags", [["--help"], ["--version"], ["--print-config", "man"], ["--list-devices"]]
+    "flags", [["--help"], ["--version"], ["--print-config", "env"], ["--list-devices"]]
 )
 def test_what_is_printed_to_a_full_disk_is_an_error(flags):
     with open("/dev/full", "w") as full:

@@ -354,7 +354,7 @@ static void bad_values_get_a_sentence(void **state)
         expect_refused("--base-path", useless[i], says);
     }
     expect_refused("--print-config", "json",
-                   "--print-config knows two forms: --print-config env, --print-config man");
+                   "--print-config prints one thing: write --print-config env");
 }
 
 static void a_base_path_that_clients_shorten_is_refused(void **state)
@@ -421,8 +421,7 @@ static void other_actions_are_recognised(void **state)
                 {{"--version"}, CONFIG_VERSION},
                 {{"-V"}, CONFIG_VERSION},
                 {{"--list-devices"}, CONFIG_LIST_DEVICES},
-                {{"--print-config", "env"}, CONFIG_PRINT_ENV},
-                {{"--print-config", "man"}, CONFIG_PRINT_MAN}};
+                {{"--print-config", "env"}, CONFIG_PRINT_ENV}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
         struct config config;
         struct error err;
@@ -439,6 +438,21 @@ static char *text_of(void (*print)(FILE *out))
     FILE *out = open_memstream(&text, &bytes);
     print(out);
     assert_int_equal(fclose(out), 0);
+    return text;
+}
+
+/* Return the text of a file below the top folder; free() releases it. */
+static char *text_in(const char *path)
+{
+    char *text = calloc(1, 65536);
+    FILE *file = fopen(path, "r");
+    if (file == NULL) {
+        fail_msg("%s: run make and the test in the top folder of the project", path);
+        return text;
+    }
+    size_t bytes = fread(text, 1, 65535, file);
+    (void)fclose(file);
+    assert_int_equal(bytes, strlen(text));
     return text;
 }
 
@@ -472,18 +486,18 @@ static void expect_tag(const char *page, const char *name)
     }
 }
 
-/* Not so that roff takes it for something else. */
+/* Fail if roff would read a character of the text as a request or an escape. */
 static void expect_plain(const char *text)
 {
     if (strchr(text, '\\') != NULL || text[0] == '.' || text[0] == '\'') {
-        fail_msg("put_text() knows hyphens alone: \"%s\"", text);
+        fail_msg("put_text() escapes hyphens alone: \"%s\"", text);
     }
 }
 
 static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
 {
     (void)state;
-    char *page = text_of(config_print_man);
+    char *page = text_in("build/man/tallyd.8");
     for (size_t i = 0; i < config_row_count; i++) {
         char flag[64];
         char variable[80];
@@ -550,16 +564,8 @@ static void every_default_is_valid_where_it_is_documented(void **state)
 static void the_example_environment_file_is_current(void **state)
 {
     (void)state;
-    FILE *file = fopen("deploy/tallyd.env.example", "r");
-    if (file == NULL) {
-        fail_msg("run the test in the top folder of the project");
-        return;
-    }
     char *expected = text_of(config_print_env);
-    char *committed = calloc(1, 65536);
-    size_t got = fread(committed, 1, 65535, file);
-    (void)fclose(file);
-    assert_int_equal(got, strlen(committed));
+    char *committed = text_in("deploy/tallyd.env.example");
     if (strcmp(expected, committed) != 0) {
         fail_msg("write it anew: tallyd --print-config env > deploy/tallyd.env.example");
     }

@@ -1,0 +1,46 @@
+#!/bin/sh
+# The part of release.sh that builds, inside of the system that release.sh made for it:
+#
+#   deploy/release-build.sh ARCH REVISION     reads /build/source and the archive beside it, writes /build/files
+#
+# The Python package and Debian's package of documents are the same for every architecture; they are made with those for
+# the system's own.
+set -eu
+umask 022
+
+architecture=$1 revision=$2
+cd /build/source
+version=$(sh deploy/version.sh)
+# The time of the commit: git gave it to each file of the archive.
+SOURCE_DATE_EPOCH=$(stat -c %Y Makefile)
+export SOURCE_DATE_EPOCH
+files=/build/files
+image=$files/tally-$version-image-$architecture
+mkdir "$files"
+
+dpkg-query -W -f '${Package}:${Architecture} ${Version}\n' | LC_ALL=C sort \
+    >"$files/tally-$version-built-with-$architecture.txt"
+
+sh deploy/deb.sh "/build/tally-$version.tar.gz" /build/deb "$architecture"
+cp /build/deb/*.deb "$files"
+
+if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
+    for kind in wheel sdist; do
+        (cd client/python && PYTHONPATH=/build/flit_core python3 -c \
+            "import sys, flit_core.buildapi as build; build.build_$kind(sys.argv[1])" "$files")
+    done
+fi
+
+# The image has the programs of the Debian packages. The Dockerfile says all but its files; no stage before the last two
+# is needed, as the file system of the last one is here.
+for package in tallyd tally; do
+    dpkg-deb -x "/build/deb/${package}_$version-1_$architecture.deb" /build/installed
+done
+mkdir /build/root
+sh deploy/image-root.sh /build/installed/usr/bin /build/root/image "$version"
+cp /build/root/image/usr/share/doc/tally/sbom.spdx.json "$image.spdx.json"
+buildah --storage-driver vfs bud --quiet --isolation chroot --format docker --timestamp "$SOURCE_DATE_EPOCH" \
+    --arch "$architecture" --build-context root=/build/root --build-arg BASE=scratch --build-arg REVISION="$revision" \
+    --build-arg CREATED="$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" --tag tally .
+buildah --storage-driver vfs push --quiet --format v2s2 tally dir:/build/pushed
+python3 deploy/oci_archive.py /build/pushed "tally:$version" "$image.oci.tar"
