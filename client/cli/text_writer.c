@@ -164,10 +164,7 @@ static int add_rows(struct text_writer *writer, enum tally_dtype dtype, const ch
 struct dialect dialect_of_result(const struct settings *settings, enum format format,
                                  const struct dialect *input)
 {
-    struct dialect dialect = {' ', '.'};
-    if (settings->decimal != NULL) {
-        dialect.decimal = settings->decimal[0];
-    }
+    struct dialect dialect = {' ', settings_decimal(settings)};
     if (settings->delimiter != NULL) {
         dialect.delimiter = settings->delimiter[0];
     } else if (input != NULL && input->delimiter != '\0') {

@@ -104,7 +104,7 @@ class Text(Directory):
             ("[1,2]", "-F text", "1\n3\n"),
             ("[]", "-F csv", ""),
             ("[[[1,2]],[[3,4]]]", "-F csv", "1,2\n4,6\n"),
-            ('{"data":[1,2],"dtype":"uint8"}', "-F csv", "1\n3\n"),
+            ("[1,2]", "-d uint8 -F csv", "1\n3\n"),
         )
         done = self.done("[1,2]", *["-F", "csv", "--output-strides", "2"])
         self.assert_failed(done, 2, "a result with output strides becomes json, npy or raw")
