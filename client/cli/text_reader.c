@@ -224,8 +224,8 @@ static int next_line(struct text_reader *reader, char **line, char **end)
     }
     char *found = memchr(start, '\n', count);
     if (found == NULL && bytes->ended) {
-        found = start + count; /* a NUL has room there */
-        *found = '\n';
+        found = start + count; /* the NUL, behind which the memory has room */
+        memcpy(found, "\n", 2);
         bytes->bytes++;
     }
     if (found != NULL && memchr(start, '"', (size_t)(found - start)) != NULL) {
