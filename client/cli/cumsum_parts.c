@@ -43,9 +43,10 @@ struct slot {
     char *output; /* sums; may be `input` */
     struct box box;
     enum tally_dtype dtype; /* of the elements */
-    _Atomic bool submitted; /* `done` will be posted, or has been */
-    sem_t done;
-    struct tally_error err; /* outcome of the last attempt */
+    bool submitted;         /* the first attempt is libtally's, and await_part() is due */
+    _Atomic bool running;   /* libtally has not called on_done() yet */
+    sem_t done;             /* posted by on_done() */
+    struct tally_error err; /* outcome of the last attempt; not read while running */
     _Atomic int64_t moved;  /* bytes of the last attempt, both ways */
 };
 
@@ -104,6 +105,7 @@ static void on_done(void *user, const struct tally_error *result)
 {
     struct slot *slot = user;
     slot->err = *result;
+    slot->running = false;
     MUST(sem_post(&slot->done));
 }
 
@@ -148,11 +150,10 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
 /* Wait until a submitted part is done. */
 static enum tally_status await_part(struct slot *slot)
 {
-    int waited = -1;
-    while (waited != 0) {
+    while (slot->running) {
         const int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
         const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-        waited = sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until);
+        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* else it is time to show */
         show_moved(slot->job);
     }
     slot->submitted = false;
@@ -282,8 +283,12 @@ static void submit_part(struct slot *slot)
     int64_t sizes[3];
     const struct tally_scan scan = scan_of_part(slot, sizes);
     slot->submitted = true;
-    slot->submitted = tally_submit(slot->job->client, &scan, slot->input, slot->output,
-                                   (struct tally_done){on_done, slot}, NULL) == TALLY_OK;
+    slot->running = true;
+    if (tally_submit(slot->job->client, &scan, slot->input, slot->output,
+                     (struct tally_done){on_done, slot}, NULL) != TALLY_OK) {
+        slot->submitted = false;
+        slot->running = false;
+    }
 }
 
 /* Sum a part, unless it was submitted, and write the sums. */
