@@ -245,7 +245,10 @@ class Attributes(Directory):
             ([floats, "--initial", "1e39"], "a number that this type holds: the sums are of typ"),
             ([raw, "-d", "bool", "-s", "8", "--initial", "1.5"], "a whole number: the sums are o"),
             (["-d", "int8", "--initial", "128"], "holds: the sums are of type int8"),
-            (["--initial", "ten"], "initial is 'ten', expected a number: the sums are of type int64"),
+            (
+                ["--initial", "ten"],
+                "initial is 'ten', expected a number: the sums are of type int64",
+            ),
             (["--initial", "1.5"], "initial is '1.5', expected a whole number"),
         ):
             with self.subTest(arguments=arguments):
