@@ -45,7 +45,7 @@ LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lz -lisal -lm
 LIBS_server  := -lmicrohttpd -lgnutls -luv
-LIBS_client  := -lcurl -lpthread
+LIBS_client  := -lcurl -ljansson -lpthread
 
 objs = $(patsubst %,$(B)/%.o,$(basename $(1)))
 PROTO_SRC   := $(wildcard proto/*.c proto/json/*.c) $(wildcard proto/json/*.cc)
@@ -376,8 +376,8 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
 # Of proto the command looks at its input with what the service looks at bodies with.
-CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c json/measure.c json/number_text.cc npy_header.c parallel.c status.c)
-$(BIN)/tally: $(call objs,$(CLI_SRC) client/json_text.c $(CLI_PROTO_SRC)) $(LIB)/libtally.a
+CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c json/cells.c json/measure.c json/number_text.cc json/tensor.c json/writer.c npy_header.c parallel.c status.c)
+$(BIN)/tally: $(call objs,$(CLI_SRC) $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_client) -lcrypto -lm
 $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/lib/*.c) $(filter-out client/cli/main.c,$(CLI_SRC)) $(filter-out $(CLIENT_PROTO_SRC),$(CLI_PROTO_SRC))) $(CLIENT_OBJ)

@@ -117,24 +117,40 @@ static void finish_attempt(struct async *async, CURL *easy, CURLcode code)
     }
 }
 
-/* Return the first waiting call whose attempt is due. Returns NULL if no call is due, after limiting
- * *sleep_ms to the time until the next one is. */
+/* Return the call submitted after `cumsum`; NULL: the first of all. Only the client's thread removes
+ * calls. */
+static struct cumsum_call *next_call(struct async *async, struct cumsum_call *cumsum)
+{
+    MUST(pthread_mutex_lock(&async->lock));
+    struct cumsum_call *next =
+        cumsum == NULL ? TAILQ_FIRST(&async->calls) : TAILQ_NEXT(cumsum, link);
+    MUST(pthread_mutex_unlock(&async->lock));
+    return next;
+}
+
+/* Return the first waiting call whose attempt is due, and finish waiting calls that their progress
+ * callback cancels. Returns NULL if no call is due, after limiting *sleep_ms to the time until the
+ * next look at the waiting calls. */
 static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
 {
-    int64_t now = monotonic_ms();
-    MUST(pthread_mutex_lock(&async->lock));
-    struct cumsum_call *cumsum = NULL;
-    TAILQ_FOREACH(cumsum, &async->calls, link)
-    {
-        int64_t left = cumsum->call->retry_at_ms - now;
-        bool waits = cumsum->call->easy == NULL;
-        if (waits && left <= 0) {
-            break;
+    const int64_t now = monotonic_ms();
+    struct cumsum_call *next = NULL;
+    for (struct cumsum_call *cumsum = next_call(async, NULL); cumsum != NULL; cumsum = next) {
+        const int64_t left = cumsum->call->retry_at_ms - now;
+        const int64_t look_ms = cumsum->spec.progress != NULL && left > NAP_MS ? NAP_MS : left;
+        next = next_call(async, cumsum);
+        if (cumsum->call->easy != NULL) {
+            continue;
         }
-        *sleep_ms = waits && left < *sleep_ms ? (int)left : *sleep_ms;
+        if (left <= 0) {
+            return cumsum;
+        }
+        *sleep_ms = look_ms < *sleep_ms ? (int)look_ms : *sleep_ms;
+        if (!call_goes_on(cumsum->call)) {
+            finish_call(async, cumsum);
+        }
     }
-    MUST(pthread_mutex_unlock(&async->lock));
-    return cumsum;
+    return NULL;
 }
 
 static void *async_main(void *user)

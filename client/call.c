@@ -23,7 +23,6 @@ enum {
     REASON_TEXT = 128,
     SERVER_TEXT = 256,  /* a longer URL is cut in messages */
     TIMER_SLACK_MS = 5, /* difference between libcurl's clock and ours */
-    NAP_MS = 100,       /* interval at which a waiting call asks the progress callback */
     RETRY_WHOLE = 1000, /* cost of a retry in the budget, which earns as much in a second */
     RETRY_PER_CALL = RETRY_WHOLE / 10
 };
@@ -647,24 +646,30 @@ bool call_finish_attempt(struct call *call, CURLcode code)
     return decide_retry(call, reused, (int64_t)retry_after_s * 1000);
 }
 
+bool call_goes_on(struct call *call)
+{
+    const struct call_spec *spec = &call->spec;
+    if (spec->progress == NULL ||
+        spec->progress(spec->user, 0, (int64_t)send_bytes(call), 0, -1) == 0) {
+        return true;
+    }
+    (void)client_error_set(&call->error, TALLY_CANCELLED, "cancelled");
+    return false;
+}
+
 /* Sleep until the next attempt is due. Returns false if the caller cancelled the call. */
 static bool wait_for_retry(struct call *call)
 {
-    const struct call_spec *spec = &call->spec;
-    for (;;) {
-        int64_t left = call->retry_at_ms - monotonic_ms();
-        if (left <= 0) {
-            return true;
-        }
-        int64_t nap = left < NAP_MS ? left : NAP_MS;
-        struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)nap * 1000000};
+    int64_t left = 0;
+    while ((left = call->retry_at_ms - monotonic_ms()) > 0) {
+        const int64_t nap = left < NAP_MS ? left : NAP_MS;
+        const struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)nap * 1000000};
         (void)nanosleep(&pause, NULL);
-        if (spec->progress != NULL &&
-            spec->progress(spec->user, 0, (int64_t)send_bytes(call), 0, -1) != 0) {
-            (void)client_error_set(&call->error, TALLY_CANCELLED, "cancelled");
+        if (!call_goes_on(call)) {
             return false;
         }
     }
+    return true;
 }
 
 enum tally_status call_run(struct tally *client, const struct call_spec *spec,

@@ -55,6 +55,11 @@ struct call_spec {
 
 #define NEVER_MS INT64_MAX
 
+enum {
+    NAP_MS =
+        100 /* interval at which a call that waits for a retry asks the progress callback */
+};
+
 struct call {
     struct tally *client; /* borrowed */
     struct call_spec spec;
@@ -88,6 +93,10 @@ enum tally_status call_prepare(struct call *call, CURL *easy);
 
 /* Evaluate an attempt that libcurl has finished. Returns whether another attempt is due. */
 bool call_finish_attempt(struct call *call, CURLcode code);
+
+/* Ask the progress callback of a call that waits for its next attempt. Returns false, with the error
+ * set, if the callback cancels the call. */
+bool call_goes_on(struct call *call);
 
 /* Perform a call on the calling thread. Copies the outcome to *err. */
 enum tally_status call_run(struct tally *client, const struct call_spec *spec,

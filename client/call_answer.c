@@ -1,11 +1,13 @@
 /* The head of an answer, which libcurl parses (curl_easy_header), and the meaning of a refusal. */
 #include "client/call_answer.h"
 
-#include "client/json_text.h"
 #include "proto/text.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void call_answer_reset(struct call_answer *answer)
 {
@@ -42,12 +44,12 @@ static int64_t read_length(struct call_answer *answer, CURL *easy, const char *n
     if (text[0] == '\0') {
         return -1;
     }
-    int64_t number = json_text_integer((struct json_text){text, strlen(text)}, -1);
-    if (number < 0) {
-        answer->ambiguous = true;
-        return -1;
-    }
-    return number;
+    char *end = text;
+    errno = 0;
+    const int64_t number = strtoll(text, &end, 10);
+    const bool valid = errno == 0 && end != text && *end == '\0' && number >= 0;
+    answer->ambiguous = answer->ambiguous || !valid;
+    return valid ? number : -1;
 }
 
 void call_answer_read(struct call_answer *answer, CURL *easy)
@@ -63,6 +65,23 @@ void call_answer_read(struct call_answer *answer, CURL *easy)
     answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
     /* libcurl evaluates Content-Length, but ignores one that is too large: refuse such an answer. */
     (void)read_length(answer, easy, "Content-Length");
+}
+
+bool media_type_is(const char *value, const char *type)
+{
+    const size_t length = strcspn(value, "; \t");
+    return length == strlen(type) && strncasecmp(value, type, length) == 0;
+}
+
+bool json_member_text(const json_t *object, const char *key, char *text, size_t size)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL) {
+        return false;
+    }
+    (void)snprintf(text, size, "%s", value);
+    text_make_safe(text);
+    return true;
 }
 
 bool call_answer_keep_error(struct call_answer *answer, const char *text, size_t count)
@@ -134,12 +153,13 @@ static const char *status_advice(int http_status)
 
 void call_answer_to_error(const struct call_answer *answer, struct tally_error *err)
 {
-    struct json_text body = {answer->error_text, answer->error_bytes};
-    (void)json_text_member_string(body, "code", err->code, sizeof err->code);
+    json_t *body = json_loadb(answer->error_text, answer->error_bytes, 0, NULL);
+    (void)json_member_text(body, "code", err->code, sizeof err->code);
+    (void)json_member_text(body, "field", err->field, sizeof err->field);
+    (void)json_member_text(body, "error", err->message, sizeof err->message);
+    json_decref(body);
     err->status = status_of(answer->http_status, err->code);
-    (void)json_text_member_string(body, "field", err->field, sizeof err->field);
-    if (json_text_member_string(body, "error", err->message, sizeof err->message) &&
-        err->message[0] != '\0') {
+    if (err->message[0] != '\0') {
         return;
     }
     (void)client_error_set(err, err->status,

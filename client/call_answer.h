@@ -10,6 +10,7 @@
 #include "client/client_error.h"
 
 #include <curl/curl.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,6 +49,13 @@ struct front {
 /* Allocate the front of an answer, and add its `count` bytes to *due. */
 enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
                                struct tally_error *err);
+
+/* Whether the media type of a Content-Type value equals `type`; parameters do not count. */
+bool media_type_is(const char *value, const char *type);
+
+/* Copy the string member `key` of an object, cut to `size` and with control characters replaced. Returns
+ * false and leaves `text` untouched if there is none. */
+bool json_member_text(const json_t *object, const char *key, char *text, size_t size);
 
 /* Reset the answer before an attempt. */
 void call_answer_reset(struct call_answer *answer);

@@ -36,19 +36,37 @@ void client_error_reset(struct tally_error *err)
     }
 }
 
+static void record(struct tally_error *err, enum tally_status status, const char *format,
+                   va_list args)
+{
+    if (err != NULL) {
+        err->status = status;
+        (void)vsnprintf(err->message, sizeof err->message, format, args);
+        text_make_safe(err->message); /* texts from the network may be in the message */
+    }
+}
+
 enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
                                    const char *format, ...)
 {
-    if (err == NULL) {
-        return status;
-    }
-    err->status = status;
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(err->message, sizeof err->message, format, args);
+    record(err, status, format, args);
     va_end(args);
-    text_make_safe(err->message); /* texts from the network may be in the message */
     return status;
+}
+
+enum tally_status client_error_blame(struct tally_error *err, const char *field,
+                                     const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    record(err, TALLY_INVALID_ARGUMENT, format, args);
+    va_end(args);
+    if (err != NULL) {
+        (void)snprintf(err->field, sizeof err->field, "%s", field);
+    }
+    return TALLY_INVALID_ARGUMENT;
 }
 
 enum tally_status client_require(const struct tally *client, struct tally_error *err)

@@ -16,6 +16,10 @@ enum tally_status client_require(const struct tally *client, struct tally_error 
 enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
                                    const char *format, ...) PRINTF_LIKE(3, 4);
 
+/* Record TALLY_INVALID_ARGUMENT, a sentence, and the field to blame. Returns the status. */
+enum tally_status client_error_blame(struct tally_error *err, const char *field,
+                                     const char *format, ...) PRINTF_LIKE(3, 4);
+
 /* Record TALLY_OUT_OF_MEMORY, and return it. */
 enum tally_status client_error_no_memory(struct tally_error *err);
 

@@ -6,7 +6,6 @@
 #include "client/cumsum_call.h"
 
 #include "client/carry.h"
-#include "client/media_type.h"
 #include "proto/attribute_words.h"
 #include "proto/carry.h"
 #include "proto/dtype.h"
@@ -211,8 +210,7 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
     }
     CLIENT_TRY(scan_buffers(scan, &input_bytes, &cumsum->output_bytes, err));
     if (totals && scan->include_initial != 0) {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_INCLUDE_INITIAL_TOTALS);
-        return scan_blame_field(err, "include_initial");
+        return client_error_blame(err, "include_initial", WORDS_INCLUDE_INITIAL_TOTALS);
     }
     if (totals) {
         cumsum->output_bytes = 0;

@@ -10,11 +10,8 @@
  * Possible failures: TALLY_INVALID_ARGUMENT names the member to blame in err->field; an answer that
  * describes another tensor, or is not framed, is TALLY_BAD_ANSWER. Thread: the caller's. */
 #include "client/cumsum_call.h"
-#include "client/json_text.h"
-#include "client/media_type.h"
 #include "client/tally_directml.h"
 #include "proto/dtype.h"
-#include "proto/text.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -24,7 +21,6 @@
 #include <string.h>
 
 enum {
-    HEAD_TEXT = 4096,
     ANSWER_HEAD_MAX = 65536
 };
 
@@ -39,9 +35,8 @@ struct dml_call {
     const DML_BUFFER_TENSOR_DESC *tensors[2];           /* borrowed: input, output */
     const struct dtype_info *types[2];                  /* of their elements */
     uint64_t bytes[2];                                  /* size of each tensor */
-    char head[HEAD_TEXT];
-    unsigned char *output;    /* borrowed */
-    struct front answer_head; /* JSON before the output buffer */
+    unsigned char *output;                              /* borrowed */
+    struct front answer_head;                           /* JSON before the output buffer */
 };
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
@@ -99,11 +94,7 @@ static enum tally_status dml_blame(struct tally_error *err, const char *field,
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (err != NULL) {
-        (void)snprintf(err->field, sizeof err->field, "%s", field);
-    }
-    (void)client_error_set(err, TALLY_INVALID_ARGUMENT, "%s: %s", field, text);
-    return TALLY_INVALID_ARGUMENT;
+    return client_error_blame(err, field, "%s: %s", field, text);
 }
 
 /* Check the members that determine the size of a tensor. */
@@ -196,51 +187,58 @@ static unsigned char *bound_start(const struct tally_dml_binding *binding)
 
 /* ---- the request ---- */
 
-static void append_list(struct dml_call *call, const char *key, const UINT *numbers, UINT count)
+static json_t *list_of(const UINT *numbers, UINT count)
 {
-    text_append(call->head, sizeof call->head, ",\"%s\":[", key);
+    json_t *list = json_array();
     for (UINT i = 0; i < count; i++) {
-        text_append(call->head, sizeof call->head, "%s%" PRIu32, i == 0 ? "" : ",", numbers[i]);
+        if (json_array_append_new(list, json_integer(numbers[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
     }
-    text_append(call->head, sizeof call->head, "]");
+    return list;
 }
 
-static void append_tensor(struct dml_call *call, int which)
+/* Return the description of a tensor; NULL without memory. */
+static json_t *tensor_json(const struct dml_call *call, int which)
 {
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[which];
-    text_append(call->head, sizeof call->head,
-                "\"%s\":{\"DataType\":\"%s\",\"DimensionCount\":%" PRIu32, TENSOR_NAMES[which],
-                call->types[which]->directml, desc->DimensionCount);
-    append_list(call, "Sizes", desc->Sizes, desc->DimensionCount);
-    if (desc->Strides != NULL) {
-        append_list(call, "Strides", desc->Strides, desc->DimensionCount);
+    json_t *tensor = json_pack(
+        "{s:s,s:I,s:o,s:I,s:I}", "DataType", call->types[which]->directml, "DimensionCount",
+        (json_int_t)desc->DimensionCount, "Sizes", list_of(desc->Sizes, desc->DimensionCount),
+        "TotalTensorSizeInBytes", (json_int_t)desc->TotalTensorSizeInBytes,
+        "GuaranteedBaseOffsetAlignment", (json_int_t)desc->GuaranteedBaseOffsetAlignment);
+    const bool whole =
+        (desc->Strides == NULL ||
+         json_object_set_new(tensor, "Strides", list_of(desc->Strides, desc->DimensionCount)) ==
+             0) &&
+        (desc->Flags != DML_TENSOR_FLAG_OWNED_BY_DML ||
+         json_object_set_new(tensor, "Flags", json_string("DML_TENSOR_FLAG_OWNED_BY_DML")) ==
+             0);
+    if (!whole) {
+        json_decref(tensor);
+        return NULL;
     }
-    if (desc->Flags == DML_TENSOR_FLAG_OWNED_BY_DML) {
-        text_append(call->head, sizeof call->head,
-                    ",\"Flags\":\"DML_TENSOR_FLAG_OWNED_BY_DML\"");
-    }
-    text_append(call->head, sizeof call->head,
-                ",\"TotalTensorSizeInBytes\":%" PRIu64
-                ",\"GuaranteedBaseOffsetAlignment\":%" PRIu32 "},",
-                desc->TotalTensorSizeInBytes, desc->GuaranteedBaseOffsetAlignment);
+    return tensor;
 }
 
-static void write_head(struct dml_call *call, int feature_level)
+/* Return the JSON before the input buffer, which the caller frees; NULL without memory. */
+static char *head_text(const struct dml_call *call, int feature_level)
 {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
-    int level = feature_level == 0 ? DML_FEATURE_LEVEL_5_0 : feature_level;
-    text_append(call->head, sizeof call->head,
-                "{\"type\":\"DML_OPERATOR_CUMULATIVE_SUMMATION\",\"feature_level\":\"%d_%d\","
-                "\"desc\":{",
-                level >> 12, (level >> 8) & 15);
-    append_tensor(call, INPUT);
-    append_tensor(call, OUTPUT);
-    text_append(call->head, sizeof call->head,
-                "\"Axis\":%" PRIu32 ",\"AxisDirection\":\"DML_AXIS_DIRECTION_%s\",", desc->Axis,
-                desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "INCREASING"
-                                                                     : "DECREASING");
-    text_append(call->head, sizeof call->head, "\"HasExclusiveSum\":%s}}",
-                desc->HasExclusiveSum ? "true" : "false");
+    const int level = feature_level == 0 ? DML_FEATURE_LEVEL_5_0 : feature_level;
+    char name[32];
+    (void)snprintf(name, sizeof name, "%d_%d", level >> 12, (level >> 8) & 15);
+    json_t *head = json_pack(
+        "{s:s,s:s,s:{s:o,s:o,s:I,s:s,s:b}}", "type", "DML_OPERATOR_CUMULATIVE_SUMMATION",
+        "feature_level", name, "desc", "InputTensor", tensor_json(call, INPUT), "OutputTensor",
+        tensor_json(call, OUTPUT), "Axis", (json_int_t)desc->Axis, "AxisDirection",
+        desc->AxisDirection == DML_AXIS_DIRECTION_INCREASING ? "DML_AXIS_DIRECTION_INCREASING"
+                                                             : "DML_AXIS_DIRECTION_DECREASING",
+        "HasExclusiveSum", desc->HasExclusiveSum != 0);
+    char *text = json_dumps(head, JSON_COMPACT);
+    json_decref(head);
+    return text;
 }
 
 /* ---- the answer ---- */
@@ -264,33 +262,23 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
 /* Whether the head describes the requested output: the same type and sizes. */
 static bool head_matches(const struct dml_call *call)
 {
+    static const char prefix[] = "DML_TENSOR_DATA_TYPE_";
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[OUTPUT];
-    struct json_text head = {(const char *)call->answer_head.bytes, call->answer_head.count};
-    struct json_text tensor = {"", 0};
-    struct json_text value = {"", 0};
-    struct json_text key = {"", 0};
-    char name[64];
-    if (!json_text_member(head, "OutputTensor", &tensor) ||
-        !json_text_member_string(tensor, "DataType", name, sizeof name)) {
-        return false;
+    const struct front *text = &call->answer_head;
+    json_t *head = json_loadb((const char *)text->bytes, (size_t)text->count, 0, NULL);
+    const char *name = "";
+    const json_t *sizes = NULL;
+    bool same = json_unpack(head, "{s:{s:s,s:o}}", "OutputTensor", "DataType", &name, "Sizes",
+                            &sizes) == 0;
+    name += strncmp(name, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+    same = same && strcmp(name, call->types[OUTPUT]->directml) == 0 &&
+           json_array_size(sizes) == desc->DimensionCount;
+    for (UINT i = 0; same && i < desc->DimensionCount; i++) {
+        const json_t *size = json_array_get(sizes, i);
+        same = json_is_integer(size) && json_integer_value(size) == desc->Sizes[i];
     }
-    const char *prefix = "DML_TENSOR_DATA_TYPE_";
-    const char *bare =
-        strncmp(name, prefix, strlen(prefix)) == 0 ? name + strlen(prefix) : name;
-    if (strcmp(bare, call->types[OUTPUT]->directml) != 0 ||
-        !json_text_member(tensor, "Sizes", &value)) {
-        return false;
-    }
-    UINT matched = 0;
-    struct json_text size = {"", 0};
-    while (json_text_next(&value, &key, &size)) {
-        if (matched >= desc->DimensionCount ||
-            json_text_integer(size, -1) != desc->Sizes[matched]) {
-            return false;
-        }
-        matched++;
-    }
-    return matched == desc->DimensionCount;
+    json_decref(head);
+    return same;
 }
 
 static enum tally_status dml_write(void *context, uint64_t offset, const void *bytes,
@@ -347,14 +335,17 @@ tally_dml_cumulative_summation(struct tally *client,
     struct dml_call call = {.desc = desc};
     CLIENT_TRY(client_require(client, err));
     CLIENT_TRY(check_call(&call, input, output, &in_place, err));
-    write_head(&call, feature_level);
+    char *head = head_text(&call, feature_level);
+    if (head == NULL) {
+        return client_error_no_memory(err);
+    }
     call.output = bound_start(output);
     struct call_spec spec = {
         .method = "POST",
         .path = "/v1/directml/cumulative_summation",
         .content_type = "application/octet-stream",
-        .head = call.head,
-        .head_bytes = strlen(call.head),
+        .head = head,
+        .head_bytes = strlen(head),
         .head_header = "Inference-Header-Content-Length",
         .body = bound_start(input),
         .body_bytes = call.bytes[INPUT],
@@ -367,5 +358,6 @@ tally_dml_cumulative_summation(struct tally *client,
     };
     enum tally_status status = call_run(client, &spec, err);
     free(call.answer_head.bytes);
+    free(head);
     return status;
 }

@@ -140,21 +140,12 @@ static enum tally_status check_geometry(const struct tally_scan *scan, struct ta
     return TALLY_OK;
 }
 
-enum tally_status scan_blame_field(struct tally_error *err, const char *field)
-{
-    if (err != NULL) {
-        (void)snprintf(err->field, sizeof err->field, "%s", field);
-    }
-    return TALLY_INVALID_ARGUMENT;
-}
-
 enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tally_error *err)
 {
     if (scan->offsets == NULL) {
         return TALLY_OK;
     }
-    (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_PART);
-    return scan_blame_field(err, "offsets");
+    return client_error_blame(err, "offsets", WORDS_OFFSETS_PART);
 }
 
 /* Check that the scan has offsets if, and only if, it has a count of them. */
@@ -164,14 +155,12 @@ static enum tally_status check_offset_count(const struct tally_scan *scan,
     if ((scan->offsets == NULL) == (scan->offset_count == 0)) {
         return TALLY_OK;
     }
-    if (scan->offsets != NULL) {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_NONE, "offsets");
-    } else {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT,
-                               "offsets is NULL, but offset_count is %" PRIu64 ", expected 0",
-                               scan->offset_count);
-    }
-    return scan_blame_field(err, "offsets");
+    return scan->offsets != NULL
+               ? client_error_blame(err, "offsets", WORDS_OFFSETS_NONE, "offsets")
+               : client_error_blame(err, "offsets",
+                                    "offsets is NULL, but offset_count is %" PRIu64
+                                    ", expected 0",
+                                    scan->offset_count);
 }
 
 /* Check the values of the offsets. The rest of the scan is valid. */
@@ -184,26 +173,20 @@ static enum tally_status check_offsets(const struct tally_scan *scan, struct tal
     for (uint64_t i = 0; i < scan->offset_count; i++) {
         const int64_t offset = scan->offsets[i];
         if (i == 0 && offset != 0) {
-            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_FIRST, field,
-                                   offset);
-            return scan_blame_field(err, field);
+            return client_error_blame(err, field, WORDS_OFFSETS_FIRST, field, offset);
         }
         if (offset < before) {
-            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_DECREASE, field,
-                                   i, offset, before);
-            return scan_blame_field(err, field);
+            return client_error_blame(err, field, WORDS_OFFSETS_DECREASE, field, i, offset,
+                                      before);
         }
         if (offset > size) {
-            (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_BEYOND, field, i,
-                                   offset, size);
-            return scan_blame_field(err, field);
+            return client_error_blame(err, field, WORDS_OFFSETS_BEYOND, field, i, offset, size);
         }
         before = offset;
     }
     if (scan->offsets != NULL && before != size) {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OFFSETS_LAST, field,
-                               scan->offset_count - 1, before, size);
-        return scan_blame_field(err, field);
+        return client_error_blame(err, field, WORDS_OFFSETS_LAST, field, scan->offset_count - 1,
+                                  before, size);
     }
     return TALLY_OK;
 }
@@ -223,18 +206,16 @@ static enum tally_status check_output_dtype(const struct tally_scan *scan,
             text_append(names, sizeof names, "%s%s", i > 0 ? ", " : "",
                         dtype_info((enum dtype)i)->name);
         }
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OUTPUT_DTYPE_UNKNOWN, field,
-                               name != NULL ? name : number, names);
-        return scan_blame_field(err, field);
+        return client_error_blame(err, field, WORDS_OUTPUT_DTYPE_UNKNOWN, field,
+                                  name != NULL ? name : number, names);
     }
     if (dtype_widens(from, (enum dtype)scan->output_dtype)) {
         return TALLY_OK;
     }
     dtype_list_wider(from, names, sizeof names);
-    (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_OUTPUT_DTYPE_NARROW, field,
-                           tally_dtype_name(scan->output_dtype), tally_dtype_name(scan->dtype),
-                           names);
-    return scan_blame_field(err, field);
+    return client_error_blame(err, field, WORDS_OUTPUT_DTYPE_NARROW, field,
+                              tally_dtype_name(scan->output_dtype),
+                              tally_dtype_name(scan->dtype), names);
 }
 
 /* Check the types, and the combination of attributes. */
@@ -251,12 +232,10 @@ static enum tally_status check_attributes(const struct tally_scan *scan,
     if ((unsigned)scan->nan >= ARRAY_COUNT(SCAN_NAN_NAMES)) {
         char number[16];
         (void)snprintf(number, sizeof number, "%d", (int)scan->nan);
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_NAN, "nan", number);
-        return scan_blame_field(err, "nan");
+        return client_error_blame(err, "nan", WORDS_NAN, "nan", number);
     }
     if (scan->include_initial != 0 && scan->exclusive != 0) {
-        (void)client_error_set(err, TALLY_INVALID_ARGUMENT, WORDS_INCLUDE_INITIAL_EXCLUSIVE);
-        return scan_blame_field(err, "include_initial");
+        return client_error_blame(err, "include_initial", WORDS_INCLUDE_INITIAL_EXCLUSIVE);
     }
     return TALLY_OK;
 }

@@ -48,9 +48,6 @@ uint64_t scan_lines(const struct tally_scan *scan);
 /* Refuse a scan with offsets, for totals and sums in parts. */
 enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tally_error *err);
 
-/* Record the field to blame for an error. Returns TALLY_INVALID_ARGUMENT. */
-enum tally_status scan_blame_field(struct tally_error *err, const char *field);
-
 /* Whether two byte ranges may be an input and an output: identical starts (in place) or
  * disjoint. Sets *in_place. */
 bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,

@@ -1,13 +1,11 @@
 /* Information about the server: tally_health(), tally_server_version(), tally_devices().
  *
- * Each function requests one or two pages and reads members of their JSON texts. A 503 is a valid
+ * Each function requests one or two pages of JSON and reads their members. A 503 is a valid
  * answer of a health page.
  *
  * Possible failures: a text that is not JSON, is too long, or lacks a member that every Tally server
  * sends, is TALLY_BAD_ANSWER. The outputs change only on success. Thread: the caller's. */
 #include "client/call.h"
-#include "client/json_text.h"
-#include "client/media_type.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,10 +49,11 @@ static enum tally_status page_write(void *context, uint64_t offset, const void *
     return TALLY_OK;
 }
 
-/* Request a page. The caller frees page->bytes, also after a failure. */
+/* Request a page of JSON. The caller releases *root, which is NULL after a failure. */
 static enum tally_status get_page(struct tally *client, const char *path, bool single,
-                                  struct page_text *page, struct tally_error *err)
+                                  json_t **root, struct tally_error *err)
 {
+    struct page_text page = {malloc(PAGE_LIMIT), 0};
     struct call_spec spec = {
         .method = "GET",
         .path = path,
@@ -62,21 +61,30 @@ static enum tally_status get_page(struct tally *client, const char *path, bool s
         .single = single,
         .begin = page_begin,
         .write = page_write,
-        .context = page,
+        .context = &page,
     };
-    page->bytes = malloc(PAGE_LIMIT);
-    return page->bytes != NULL ? call_run(client, &spec, err) : client_error_no_memory(err);
+    enum tally_status status =
+        page.bytes != NULL ? call_run(client, &spec, err) : client_error_no_memory(err);
+    *root = status == TALLY_OK ? json_loadb(page.bytes, page.count, 0, NULL) : NULL;
+    free(page.bytes);
+    return status != TALLY_OK || *root != NULL
+               ? status
+               : client_error_set(
+                     err, TALLY_BAD_ANSWER,
+                     "the answer to GET %s is cut, or is not JSON; is this the URL "
+                     "of a Tally server?",
+                     path);
 }
 
 /* Request a health page. *good is true after a 200, false after a 503; other answers are errors. */
 static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
                                     struct tally_error *err)
 {
-    struct page_text page = {NULL, 0};
+    json_t *root = NULL;
     struct tally_error unused;
     err = err != NULL ? err : &unused;
-    enum tally_status status = get_page(client, path, true, &page, err);
-    free(page.bytes);
+    enum tally_status status = get_page(client, path, true, &root, err);
+    json_decref(root);
     *good = status == TALLY_OK;
     if (status != TALLY_BUSY || err->http_status == 0) {
         return status;
@@ -101,56 +109,38 @@ enum tally_status tally_health(struct tally *client, int *health, struct tally_e
     return TALLY_OK;
 }
 
-/* Request a page of JSON, and find the value of its member `key`. */
-static enum tally_status get_member(struct tally *client, const char *path, const char *key,
-                                    struct page_text *page, struct json_text *value,
-                                    struct tally_error *err)
-{
-    enum tally_status status = get_page(client, path, false, page, err);
-    struct json_text body = {page->bytes, page->count};
-    if (status == TALLY_OK &&
-        (!json_text_is_whole(body) || !json_text_member(body, key, value))) {
-        status = client_error_set(
-            err, TALLY_BAD_ANSWER,
-            "the answer to GET %s is cut, or has no \"%s\"; is this the URL of a "
-            "Tally server?",
-            path, key);
-    }
-    return status;
-}
-
 enum tally_status tally_server_version(struct tally *client, char *version, size_t size,
                                        struct tally_error *err)
 {
-    struct page_text page = {NULL, 0};
-    struct json_text value = {"", 0};
+    json_t *root = NULL;
     client_error_reset(err);
     if (client == NULL || version == NULL || size == 0) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "client or version is NULL");
     }
-    enum tally_status status = get_member(client, "/version", "version", &page, &value, err);
-    if (status == TALLY_OK && !json_text_string(value, version, size)) {
+    enum tally_status status = get_page(client, "/version", false, &root, err);
+    if (status == TALLY_OK && !json_member_text(root, "version", version, size)) {
         status =
-            client_error_set(err, TALLY_BAD_ANSWER, "the server's version is not a string");
+            client_error_set(err, TALLY_BAD_ANSWER,
+                             "the answer to GET /version has no \"version\"; is this the URL "
+                             "of a Tally server?");
     }
-    free(page.bytes);
+    json_decref(root);
     return status;
 }
 
-static int64_t read_number(struct json_text object, const char *key)
+static int64_t read_number(const json_t *object, const char *key)
 {
-    struct json_text value = {"", 0};
-    return json_text_member(object, key, &value) ? json_text_integer(value, -1) : -1;
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) ? json_integer_value(value) : -1;
 }
 
-static void read_device(struct json_text object, struct tally_device *device)
+static void read_device(const json_t *object, struct tally_device *device)
 {
     memset(device, 0, sizeof *device);
-    (void)json_text_member_string(object, "name", device->name, sizeof device->name);
-    (void)json_text_member_string(object, "platform", device->platform,
-                                  sizeof device->platform);
-    (void)json_text_member_string(object, "type", device->type, sizeof device->type);
-    (void)json_text_member_string(object, "state", device->state, sizeof device->state);
+    (void)json_member_text(object, "name", device->name, sizeof device->name);
+    (void)json_member_text(object, "platform", device->platform, sizeof device->platform);
+    (void)json_member_text(object, "type", device->type, sizeof device->type);
+    (void)json_member_text(object, "state", device->state, sizeof device->state);
     device->running = read_number(object, "running");
     device->requests = read_number(object, "requests");
     device->errors = read_number(object, "errors");
@@ -161,30 +151,26 @@ static void read_device(struct json_text object, struct tally_device *device)
 enum tally_status tally_devices(struct tally *client, struct tally_device *devices,
                                 int capacity, int *count, struct tally_error *err)
 {
-    struct page_text page = {NULL, 0};
-    struct json_text list = {"", 0};
-    struct json_text key = {"", 0};
-    struct json_text device = {"", 0};
-    int found = 0;
+    json_t *root = NULL;
     client_error_reset(err);
     if (client == NULL || count == NULL || (devices == NULL && capacity > 0)) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT,
                                 "client, devices or count is NULL");
     }
-    enum tally_status status = get_member(client, "/v1/devices", "devices", &page, &list, err);
-    if (status == TALLY_OK && *list.at != '[') {
+    enum tally_status status = get_page(client, "/v1/devices", false, &root, err);
+    const json_t *list = json_object_get(root, "devices");
+    if (status == TALLY_OK && !json_is_array(list)) {
         status =
-            client_error_set(err, TALLY_BAD_ANSWER, "the server's devices are not an array");
-    }
-    while (status == TALLY_OK && json_text_next(&list, &key, &device)) {
-        if (found < capacity) {
-            read_device(device, &devices[found]);
-        }
-        found++;
+            client_error_set(err, TALLY_BAD_ANSWER,
+                             "the answer to GET /v1/devices has no array \"devices\"; is this "
+                             "the URL of a Tally server?");
     }
     if (status == TALLY_OK) {
-        *count = found;
+        *count = (int)json_array_size(list);
+        for (int i = 0; i < *count && i < capacity; i++) {
+            read_device(json_array_get(list, (size_t)i), &devices[i]);
+        }
     }
-    free(page.bytes);
+    json_decref(root);
     return status;
 }

@@ -14,136 +14,101 @@
 
 enum {
     SOCKET_PATH_MAX = 107, /* longest path that fits sockaddr_un */
-    URL_TEXT = 1024,
+    URL_MAX = 1000,
     SHOWN_TEXT = 200
 };
 
-static enum tally_status store_url(struct tally *client, const char *base, const char *path,
-                                   struct tally_error *err)
-{
-    client->base_url = strdup(base);
-    client->socket_path = path == NULL ? NULL : strdup(path);
-    if (client->base_url == NULL || (path != NULL && client->socket_path == NULL)) {
-        return client_error_no_memory(err); /* tally_close() frees both */
-    }
-    size_t length = strlen(base);
-    while (length > 0 && base[length - 1] == '/') {
-        client->base_url[--length] = '\0';
-    }
-    return TALLY_OK;
-}
+static const char NO_MEMORY[] = "out of memory";
+static const char SOCKET_PATH[] =
+    "the path of a socket must be absolute and have at most 107 bytes";
 
-/* Copy a URL for a message. The text before an '@' may be a password, and is hidden. */
-static const char *shown(const char *url, char text[SHOWN_TEXT])
-{
-    const char *at = strrchr(url, '@');
-    (void)snprintf(text, SHOWN_TEXT, "%s%s", at != NULL ? "***" : "", at != NULL ? at : url);
-    return text;
-}
+/* The parsers below store a base URL, and return NULL; or return what is wrong with the URL. */
 
-static enum tally_status parse_unix(struct tally *client, const char *path, const char *base,
-                                    struct tally_error *err)
+static const char *parse_socket(struct tally *client, const char *path, const char *prefix)
 {
-    if (strncmp(path, "//", 2) == 0) {
-        path += 2;
-    }
-    char text[SHOWN_TEXT];
+    path += strncmp(path, "//", 2) == 0 ? 2 : 0;
     if (path[0] != '/' || strlen(path) > SOCKET_PATH_MAX) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "socket path \"%s\" must be absolute and at most %d bytes "
-                                "long: write unix:/run/tally.sock",
-                                shown(path, text), SOCKET_PATH_MAX);
+        return SOCKET_PATH;
     }
-    return store_url(client, base, path, err);
+    client->socket_path = strdup(path);
+    if (asprintf(&client->base_url, "http://localhost%s", prefix) < 0) {
+        client->base_url = NULL;
+    }
+    return client->socket_path != NULL && client->base_url != NULL ? NULL : NO_MEMORY;
 }
 
-static enum tally_status parse_http_unix(struct tally *client, const char *rest,
-                                         struct tally_error *err)
+static const char *parse_encoded_socket(struct tally *client, const char *rest)
 {
-    size_t host_length = strcspn(rest, "/");
-    char base[URL_TEXT];
-    int written = snprintf(base, sizeof base, "http://localhost%s", rest + host_length);
-    if (written < 0 || (size_t)written >= sizeof base ||
-        host_length > (size_t)3 * SOCKET_PATH_MAX) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT, "the URL is too long");
-    }
-    int path_length = 0;
-    char *path = curl_easy_unescape(NULL, rest, (int)host_length, &path_length);
-    if (path == NULL) {
-        return client_error_no_memory(err);
-    }
-    enum tally_status status =
-        strlen(path) != (size_t)path_length
-            ? client_error_set(err, TALLY_INVALID_ARGUMENT, "the socket path has a zero byte")
-            : parse_unix(client, path, base, err);
+    const size_t host = strcspn(rest, "/");
+    int length = 0;
+    char *path = curl_easy_unescape(NULL, rest, (int)host, &length);
+    const char *trouble = path == NULL ? NO_MEMORY
+                          : strlen(path) != (size_t)length
+                              ? "the path of the socket has a zero byte"
+                              : parse_socket(client, path, rest + host);
     curl_free(path);
-    return status;
-}
-
-/* Return why a parsed http(s) URL cannot be a server's address; NULL if it can. */
-static const char *url_trouble(CURLU *parsed)
-{
-    char *text = NULL;
-    const char *trouble = NULL;
-    if (curl_url_get(parsed, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
-        trouble = "it must not have a query ('?')";
-    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
-        trouble = "it must not have a fragment ('#')";
-    } else if (curl_url_get(parsed, CURLUPART_SCHEME, &text, 0) == CURLUE_OK &&
-               strcmp(text, "http") != 0 && strcmp(text, "https") != 0) {
-        trouble = "its scheme must be http, https, unix or http+unix";
-    }
-    curl_free(text);
     return trouble;
 }
 
-static enum tally_status parse_tcp(struct tally *client, const char *url,
-                                   struct tally_error *err)
+static const char *parse_tcp(struct tally *client, const char *url)
 {
-    char *text = NULL;
-    char visible[SHOWN_TEXT];
-    const char *trouble = "it is not a URL";
-    CURLU *parsed = curl_url();
-    if (parsed == NULL) {
-        return client_error_no_memory(err);
-    }
     /* "host:8000" has no scheme; libcurl would parse "host" as the scheme. */
-    char with_scheme[URL_TEXT];
-    int written = snprintf(with_scheme, sizeof with_scheme, "%s%s",
-                           strstr(url, "://") == NULL ? "http://" : "", url);
+    char with_scheme[URL_MAX + sizeof "http://"];
+    (void)snprintf(with_scheme, sizeof with_scheme, "%s%s",
+                   strstr(url, "://") == NULL ? "http://" : "", url);
     if (url[0] == '/') { /* libcurl would parse the first folder as the host */
-        trouble = "the path of a socket needs unix: before it";
-    } else if (written < 0 || (size_t)written >= sizeof with_scheme) {
-        trouble = "it is longer than 1023 bytes";
-    } else if (curl_url_set(parsed, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) ==
-               CURLUE_OK) {
-        trouble = url_trouble(parsed);
+        return "the path of a socket needs unix: before it";
     }
-    if (trouble == NULL && curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
+    CURLU *parsed = curl_url();
+    char *text = NULL;
+    const char *trouble = NULL;
+    if (parsed == NULL) {
+        return NO_MEMORY;
+    }
+    if (curl_url_set(parsed, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) !=
+        CURLUE_OK) {
         trouble = "it is not a URL";
+    } else if (curl_url_get(parsed, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
+        trouble = "it must not have a query ('?')";
+    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
+        trouble = "it must not have a fragment ('#')";
+    } else if (curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
+        trouble = "it is not a URL";
+    } else if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0) {
+        trouble = "its scheme must be http, https, unix or http+unix";
+    } else {
+        client->base_url = strdup(text);
+        trouble = client->base_url == NULL ? NO_MEMORY : NULL;
     }
     curl_url_cleanup(parsed);
-    if (trouble != NULL) {
-        return client_error_set(err, TALLY_INVALID_ARGUMENT,
-                                "cannot use \"%s\" as the server's URL: %s. Write for "
-                                "example http://127.0.0.1:8000 or unix:/run/tally.sock",
-                                shown(url, visible), trouble);
-    }
-    enum tally_status status = store_url(client, text, NULL, err);
     curl_free(text);
-    return status;
+    return trouble;
 }
 
 enum tally_status server_url_parse(struct tally *client, const char *url,
                                    struct tally_error *err)
 {
-    if (strncmp(url, "unix:", 5) == 0) {
-        return parse_unix(client, url + 5, "http://localhost", err);
+    const char *trouble = strlen(url) > URL_MAX           ? "it is longer than 1000 bytes"
+                          : strncmp(url, "unix:", 5) == 0 ? parse_socket(client, url + 5, "")
+                          : strncmp(url, "http+unix://", 12) == 0
+                              ? parse_encoded_socket(client, url + 12)
+                              : parse_tcp(client, url);
+    if (trouble == NO_MEMORY) {
+        return client_error_no_memory(err); /* tally_close() frees both texts */
     }
-    if (strncmp(url, "http+unix://", 12) == 0) {
-        return parse_http_unix(client, url + 12, err);
+    if (trouble != NULL) {
+        const char *at = strrchr(url, '@'); /* the text before may be a password */
+        return client_error_set(
+            err, TALLY_INVALID_ARGUMENT,
+            "cannot use \"%s%.*s\" as the server's URL: %s. Write for example "
+            "http://127.0.0.1:8000 or unix:/run/tally.sock",
+            at != NULL ? "***" : "", SHOWN_TEXT, at != NULL ? at : url, trouble);
     }
-    return parse_tcp(client, url, err);
+    for (size_t length = strlen(client->base_url); client->base_url[length - 1] == '/';
+         length--) {
+        client->base_url[length - 1] = '\0';
+    }
+    return TALLY_OK;
 }
 
 void server_url_print(const struct tally *client, char *text, size_t size)

@@ -14,43 +14,22 @@ enum {
 
 static enum tally_dtype type_of_sums(const struct settings *settings, enum tally_dtype dtype)
 {
-    if (settings->output_dtype != NULL) {
-        (void)tally_dtype_find(settings->output_dtype, &dtype); /* it is one of the choices */
-    }
-    return dtype == TALLY_BOOL ? TALLY_INT64 : dtype;
-}
-
-static enum tally_nan nan_of(const char *name)
-{
-    if (name == NULL || strcmp(name, "propagate") == 0) {
-        return TALLY_NAN_PROPAGATE;
-    }
-    return strcmp(name, "zero") == 0 ? TALLY_NAN_ZERO : TALLY_NAN_SKIP;
-}
-
-bool attributes_initial_is_word(const struct settings *settings)
-{
-    uint64_t bits = 0;
-    const char *text = settings->initial;
-    return text != NULL && number_special(DTYPE_F64, text, strlen(text), &bits);
+    return settings->output_dtype > 0 ? (enum tally_dtype)(settings->output_dtype - 1)
+           : dtype == TALLY_BOOL      ? TALLY_INT64
+                                      : dtype;
 }
 
 bool attributes_need_float(const struct settings *settings)
 {
-    enum tally_dtype dtype = TALLY_INT64;
     enum number_result result = NUMBER_OK;
     uint64_t bits = 0;
     const char *text = settings->initial;
-    if (settings->output_dtype != NULL) {
-        (void)tally_dtype_find(settings->output_dtype, &dtype);
-    }
-    return dtype_is_float((enum dtype)dtype) ||
+    return dtype_is_float((enum dtype)type_of_sums(settings, TALLY_INT64)) ||
            (text != NULL && number_reader_of(DTYPE_I64)(text, text + strlen(text), &bits,
                                                         &result) != text + strlen(text));
 }
 
-/* Read the initial value. `known`: `dtype` is the type of the sums; otherwise the type is unknown. */
-static int read_initial(const char *text, enum tally_dtype dtype, bool known, uint64_t *bits)
+static int read_initial(const char *text, enum tally_dtype dtype, uint64_t *bits)
 {
     enum number_result result = NUMBER_SYNTAX;
     const size_t length = strlen(text);
@@ -63,42 +42,32 @@ static int read_initial(const char *text, enum tally_dtype dtype, bool known, ui
     const char *expected = result == NUMBER_FRACTION ? "a whole number"
                            : result == NUMBER_RANGE  ? "a number that this type holds"
                                                      : "a number";
-    if (!known) {
-        return complain(EXIT_USAGE, "initial is '%.*s', expected %s such as 10, 1.5 or NaN",
-                        (int)smaller_of(length, SHOWN), text, expected);
-    }
     return complain(EXIT_USAGE, WORDS_INITIAL, "initial", (int)smaller_of(length, SHOWN), text,
                     expected, tally_dtype_name(dtype));
 }
 
-int attributes_read(const struct settings *settings, const enum tally_dtype *given,
+int attributes_read(const struct settings *settings, enum tally_dtype dtype,
                     struct attributes *attributes)
 {
     static const int64_t sizes[] = {0};
     struct tally_error err;
-    enum tally_dtype dtype = TALLY_FLOAT64; /* accepts every number while the type is unknown */
-    if (given != NULL) {
-        dtype = *given;
-    } else if (settings->output_dtype != NULL) {
-        dtype = type_of_sums(settings, dtype);
-    }
-    *attributes =
-        (struct attributes){.scan = {.struct_size = sizeof(struct tally_scan),
-                                     .dtype = dtype,
-                                     .exclusive = settings->exclusive,
-                                     .reverse = settings->reverse,
-                                     .has_output_dtype = settings->output_dtype != NULL,
-                                     .output_dtype = type_of_sums(settings, dtype),
-                                     .nan = nan_of(settings->nan),
-                                     .include_initial = settings->include_initial},
-                            .sums = type_of_sums(settings, dtype)};
+    *attributes = (struct attributes){.scan = {.struct_size = sizeof(struct tally_scan),
+                                               .dtype = dtype,
+                                               .exclusive = settings->exclusive,
+                                               .reverse = settings->reverse,
+                                               .has_output_dtype = settings->output_dtype > 0,
+                                               .output_dtype = type_of_sums(settings, dtype),
+                                               .nan = settings->nan > 0
+                                                          ? (enum tally_nan)(settings->nan - 1)
+                                                          : TALLY_NAN_PROPAGATE,
+                                               .include_initial = settings->include_initial},
+                                      .sums = type_of_sums(settings, dtype)};
     const struct tally_scan scan = attributes_scan(attributes, 1, sizes, 0);
     if (tally_scan_bytes(&scan, NULL, NULL, &err) != TALLY_OK) {
         return complain_error(&err);
     }
     if (settings->initial != NULL) {
-        const bool known = given != NULL || settings->output_dtype != NULL;
-        STEP(read_initial(settings->initial, attributes->sums, known, &attributes->initial));
+        STEP(read_initial(settings->initial, attributes->sums, &attributes->initial));
         attributes->scan.initial = &attributes->initial;
     }
     attributes->scan.offsets = settings->offsets;

@@ -14,10 +14,10 @@ struct attributes {
     uint64_t initial;       /* bits of the initial value, in the type of the sums */
 };
 
-/* Read the attributes for elements of type *given (NULL: unknown) into *attributes, and check them.
- * The attributes must stay where they are while attributes_scan() is in use. The offsets are not
- * checked against an axis. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
-int attributes_read(const struct settings *settings, const enum tally_dtype *given,
+/* Read the attributes for elements of this type into *attributes, and check them. The attributes must
+ * stay where they are while attributes_scan() is in use. The offsets are not checked against an
+ * axis. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+int attributes_read(const struct settings *settings, enum tally_dtype dtype,
                     struct attributes *attributes);
 
 /* Return the number of sums that a line has more than elements. */
@@ -30,8 +30,5 @@ struct tally_scan attributes_scan(const struct attributes *attributes, int rank,
 /* Whether the sums of integers must be float64: the type of the sums is a float type, or the initial
  * value is not an integer. */
 bool attributes_need_float(const struct settings *settings);
-
-/* Whether the initial value is a word, such as NaN. */
-bool attributes_initial_is_word(const struct settings *settings);
 
 #endif

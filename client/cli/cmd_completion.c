@@ -12,29 +12,6 @@ EMBED(completion_bash, "client/cli/completion.bash");
 EMBED(completion_zsh, "client/cli/completion.zsh");
 EMBED(completion_fish, "client/cli/completion.fish");
 
-/* Return the option of this name, else the first whose name begins so, else NULL. */
-static const struct option_row *option_named(const char *name, size_t count)
-{
-    const struct option_row *found = NULL;
-    for (size_t i = 0; i < option_row_count; i++) {
-        const struct option_row *row = &option_rows[i];
-        if (strncmp(row->name, name, count) == 0 &&
-            (found == NULL || row->name[count] == '\0')) {
-            found = row;
-        }
-    }
-    return found;
-}
-
-static const struct option_row *option_lettered(char letter)
-{
-    const struct option_row *row = option_rows;
-    while (row < option_rows + option_row_count && row->letter != letter) {
-        row++;
-    }
-    return row < option_rows + option_row_count ? row : NULL;
-}
-
 /* Return the option in this word, --name or -abc, whose value is the next word; else NULL. */
 static const struct option_row *option_that_waits(const char *word)
 {
@@ -48,16 +25,6 @@ static const struct option_row *option_that_waits(const char *word)
         row = option_lettered(*word);
         if (row == NULL || row->kind != OPTION_FLAG) {
             return word[1] == '\0' ? row : NULL;
-        }
-    }
-    return NULL;
-}
-
-static const struct command_row *command_named(const char *name)
-{
-    for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(command_rows[i].name, name) == 0) {
-            return &command_rows[i];
         }
     }
     return NULL;
@@ -84,21 +51,17 @@ static void offer_value(const struct option_row *row, const char *before, size_t
     }
 }
 
-/* Offer the options of a command; NULL: those of all commands. */
-static void offer_options(const struct command_row *command)
+/* Offer the options of a command; COMMAND_COUNT: those of all commands. */
+static void offer_options(enum command_id command)
 {
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (command == NULL || option_is_on(row, (enum command_id)(command - command_rows))) {
+        if (command == COMMAND_COUNT || option_is_on(row, command)) {
             (void)printf("--%s\t%s\n", row->name, row->help);
             if (row->letter != 0) {
                 (void)printf("-%c\t%s\n", row->letter, row->help);
             }
         }
-    }
-    if (command == NULL) {
-        (void)puts("--version\tprint the version");
-        (void)puts("-V\tprint the version");
     }
 }
 
@@ -106,27 +69,28 @@ void completion_offer(int count, char **words)
 {
     const char *last = count > 0 ? words[count - 1] : "";
     const char *equals = strncmp(last, "--", 2) == 0 ? strchr(last, '=') : NULL;
-    const struct command_row *command = NULL;
+    enum command_id command = COMMAND_COUNT;
     const struct option_row *waits = NULL;
     for (int i = 0; i + 1 < count; i++) {
         if (waits != NULL) {
             waits = NULL;
         } else if (words[i][0] == '-' && words[i][1] != '\0') {
             waits = option_that_waits(words[i]);
-        } else if (command == NULL && strcmp(words[i], "help") != 0) {
+        } else if (command == COMMAND_COUNT && strcmp(words[i], "help") != 0) {
             command = command_named(words[i]);
-            if (command == NULL) {
+            if (command == COMMAND_COUNT) {
                 return;
             }
         }
     }
-    const char *operands = command != NULL ? command->operand_choices : NULL;
+    const char *operands =
+        command != COMMAND_COUNT ? command_rows[command].operand_choices : NULL;
     if (waits != NULL) {
         offer_value(waits, "", 0);
     } else if (equals != NULL) {
         offer_value(option_named(last + 2, (size_t)(equals - last - 2)), last,
                     (size_t)(equals + 1 - last));
-    } else if (command == NULL && last[0] != '-') {
+    } else if (command == COMMAND_COUNT && last[0] != '-') {
         for (int i = 0; i < COMMAND_COUNT; i++) {
             (void)printf("%s\t%s\n", command_rows[i].name, command_rows[i].summary);
         }

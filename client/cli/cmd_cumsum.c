@@ -1,12 +1,14 @@
 /* `tally cumsum`: a tensor from a file or a pipe, its sums to a file or a pipe.
  *
- *   source opened -> formats chosen -> offsets loaded -> part by part (cumsum_parts.c)
- *                                                     -> as one request (cumsum_whole.c): JSON, strides
+ *   source opened -> formats chosen -> offsets loaded -> summed part by part (cumsum_parts.c)
+ *
+ * A JSON object is a whole request of the HTTP API, whose answer is written as the server sent it.
  *
  * Possible failures: wrong input is refused before it is sent. A failed call does not change the
  * output. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
+#include "client/cli/exchange.h"
 #include "client/cli/offsets.h"
 #include "client/cli/terminal.h"
 
@@ -16,10 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_strided(const struct settings *settings)
-{
-    return settings->strides.count > 0 || settings->output_strides.count > 0;
-}
+enum {
+    ANSWER_MOST =
+        256 << 20 /* largest answer to a whole request, in bytes: it is kept in memory */
+};
 
 /* Complain about raw numbers without type or shape. */
 static int ask_for_description(const struct settings *settings, const struct source *source)
@@ -28,7 +30,7 @@ static int ask_for_description(const struct settings *settings, const struct sou
                     "%s is raw, numbers alone, and its %s not given: give both, like "
                     "--dtype float32 --shape 3,4",
                     source->name,
-                    settings->dtype != NULL     ? "shape is"
+                    settings->dtype > 0         ? "shape is"
                     : settings->shape.count > 0 ? "type is"
                                                 : "type and shape are");
 }
@@ -36,7 +38,7 @@ static int ask_for_description(const struct settings *settings, const struct sou
 static int choose_output(const struct settings *settings, enum format input,
                          enum format *output)
 {
-    *output = format_named(settings->output_format);
+    *output = (enum format)settings->output_format;
     if (*output != FORMAT_NONE) {
         return EXIT_DONE;
     }
@@ -55,9 +57,9 @@ static int choose_output(const struct settings *settings, enum format input,
 static int choose_formats(const struct settings *settings, struct source *source,
                           enum format *input, enum format *output)
 {
-    bool described = settings->dtype != NULL && settings->shape.count > 0;
-    bool shaped = settings->shape.count > 0 || is_strided(settings);
-    *input = format_named(settings->format);
+    bool described = settings->dtype > 0 && settings->shape.count > 0;
+    bool shaped = settings->shape.count > 0 || settings_have_strides(settings);
+    *input = (enum format)settings->format;
     if (*input == FORMAT_NONE) {
         *input = format_of_file(settings->argument);
     }
@@ -67,7 +69,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     if (*input == FORMAT_RAW && !described) {
         return ask_for_description(settings, source);
     }
-    if (*input == FORMAT_NPY && (settings->dtype != NULL || shaped)) {
+    if (*input == FORMAT_NPY && (settings->dtype > 0 || shaped)) {
         return complain(EXIT_USAGE,
                         "%s is an NPY file, which says its type and shape itself: leave out "
                         "--dtype, --shape and strides, or save the array with others",
@@ -84,15 +86,15 @@ static int choose_formats(const struct settings *settings, struct source *source
                         settings->header ? "header" : "columns", source->name);
     }
     STEP(choose_output(settings, *input, output));
-    if ((settings->delimiter != NULL || settings->decimal != NULL) && !format_is_text(*input) &&
+    if ((settings->delimiter != NULL || settings->decimal > 0) && !format_is_text(*input) &&
         !format_is_text(*output)) {
         return complain(EXIT_USAGE,
                         "--%s is for text and CSV, and neither %s nor the result is that: "
                         "leave it out",
                         settings->delimiter != NULL ? "delimiter" : "decimal", source->name);
     }
-    if (settings->delimiter != NULL && settings->decimal != NULL &&
-        settings->delimiter[0] == settings->decimal[0]) {
+    if (settings->delimiter != NULL && settings->delimiter[0] == ',' &&
+        settings_decimal(settings) == ',') {
         return complain(EXIT_USAGE,
                         "--delimiter and --decimal are both '%s': numbers could not be told "
                         "from their fields",
@@ -119,21 +121,39 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* Refuse --offsets for input that offsets do not apply to, and from the stream of the input. */
-static int check_offsets(const struct settings *settings, const struct source *source,
-                         enum format input)
+/* Whether an option says something about the sum or the tensor. */
+static bool sum_is_described(const struct settings *settings)
 {
-    if (source->fd == STDIN_FILENO && strcmp(settings->offsets_file, "-") == 0) {
+    return settings->axis_given || settings->exclusive || settings->reverse ||
+           settings->dtype > 0 || settings->output_dtype > 0 || settings->nan > 0 ||
+           settings->initial != NULL || settings->include_initial ||
+           settings->offsets_file != NULL || settings->shape.count > 0 ||
+           settings_have_strides(settings);
+}
+
+/* Send a JSON object, which is a whole request of the HTTP API, and write the whole answer. */
+static int send_request(const struct settings *settings, struct tally *client,
+                        const struct source *source, enum format output)
+{
+    if (sum_is_described(settings)) {
         return complain(EXIT_USAGE,
-                        "--offsets -: standard input is the tensor: give the name of a file");
-    }
-    if (input != FORMAT_JSON && is_strided(settings)) {
-        return complain(EXIT_USAGE,
-                        "%s is raw with strides, and --offsets needs a packed tensor: save the "
-                        "array as an NPY file",
+                        "%s is a whole request (a JSON object): write the options into it",
                         source->name);
     }
-    return EXIT_DONE;
+    if (output != FORMAT_JSON) {
+        return complain(EXIT_USAGE,
+                        "%s is a whole request (a JSON object), which has a JSON object as its "
+                        "answer: give the array alone for a result in another format",
+                        source->name);
+    }
+    const struct tally_request request = {
+        .path = "/v1/cumsum",
+        .content_type = "application/json",
+        .body = source->memory,
+        .body_bytes = source->bytes,
+        .deadline_ms = (int64_t)(settings->deadline_s * 1000),
+    };
+    return exchange_json(client, request, ANSWER_MOST, settings->output);
 }
 
 /* Sum the input. *output_path is the target of a link (destination_follow()), *offsets are the numbers
@@ -144,6 +164,7 @@ static int sum_source(const struct settings *settings, struct tally *client,
     struct settings followed = *settings; /* with the target of the output, and the offsets */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
+    size_t first = 0;
     STEP(source_open(settings->argument, source));
     STEP(destination_follow(settings->output, &followed.output, output_path));
     if (is_own_output(source, followed.output)) {
@@ -152,15 +173,22 @@ static int sum_source(const struct settings *settings, struct tally *client,
             "standard output is the input: use -o FILE, which may be the same file");
     }
     STEP(choose_formats(settings, source, &input, &output));
+    if (input == FORMAT_JSON) {
+        STEP(format_load_json(source, &first));
+        if (source->memory[first] == '{') {
+            return send_request(&followed, client, source, output);
+        }
+    }
     if (settings->offsets_file != NULL) {
-        STEP(check_offsets(settings, source, input));
+        if (source->fd == STDIN_FILENO && strcmp(settings->offsets_file, "-") == 0) {
+            return complain(EXIT_USAGE,
+                            "--offsets -: standard input is the tensor: give the name "
+                            "of a file");
+        }
         STEP(offsets_load(settings->offsets_file, offsets, &followed.offset_count));
         followed.offsets = *offsets;
     }
-    if (input != FORMAT_JSON && !is_strided(settings)) {
-        return cumsum_parts(&followed, client, source, input, output);
-    }
-    return cumsum_whole(&followed, client, source, input, output);
+    return cumsum_parts(&followed, client, source, input, output);
 }
 
 int command_cumsum(const struct settings *settings, struct tally *client)

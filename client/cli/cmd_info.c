@@ -1,17 +1,24 @@
 /* `tally devices`, `tally health`, `tally version`: information about the server, as a table or a
- * line for people, with --json for programs.
+ * line for people, with --json for programs. `tally console`: the address of the server's console,
+ * which xdg-open opens in a browser if it is installed.
  *
  * Possible failures: the exit status of the call's error (terminal.h); a server that is alive but
- * not ready is EXIT_BUSY. Thread: the main one. */
+ * not ready is EXIT_BUSY; a browser cannot reach a server on a Unix socket, EXIT_USAGE. Thread: the
+ * main one. */
 #include "client/cli/commands.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
 
 #include <inttypes.h>
+#include <jansson.h>
+#include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
+    ADDRESS_TEXT = 2048,
     DEVICES_MAX = 64,
     PAGE_MOST = 1 << 20 /* largest list of devices, in bytes */
 };
@@ -50,10 +57,8 @@ int command_devices(const struct settings *settings, struct tally *client)
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
     if (settings->json) { /* the text of the server, unchanged */
-        struct expectation page = {
-            .format = FORMAT_JSON, .member = "devices", .most = PAGE_MOST};
-        struct tally_request request = {.method = "GET", .path = "/v1/devices"};
-        return exchange(client, request, &page, NULL, true, &err);
+        const struct tally_request request = {.method = "GET", .path = "/v1/devices"};
+        return exchange_json(client, request, PAGE_MOST, NULL);
     }
     if (tally_devices(client, devices, DEVICES_MAX, &count, &err) != TALLY_OK) {
         return complain_error(&err);
@@ -86,17 +91,6 @@ int command_health(const struct settings *settings, struct tally *client)
     return ready ? EXIT_DONE : EXIT_BUSY;
 }
 
-/* Print a text without control characters as the inside of a JSON string. */
-static void print_in_quotes(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            (void)putchar('\\');
-        }
-        (void)putchar(*text);
-    }
-}
-
 int command_version(const struct settings *settings, struct tally *client)
 {
     char version[64] = "";
@@ -104,12 +98,50 @@ int command_version(const struct settings *settings, struct tally *client)
     if (tally_server_version(client, version, sizeof version, &err) != TALLY_OK) {
         return complain_error(&err);
     }
-    if (settings->json) {
-        (void)printf("{\"client\":\"%s\",\"server\":\"", tally_library_version());
-        print_in_quotes(version);
-        (void)puts("\"}");
-    } else {
+    if (!settings->json) {
         (void)printf("tally %s\nserver %s\n", tally_library_version(), version);
+        return EXIT_DONE;
+    }
+    json_t *page = json_pack("{s:s,s:s}", "client", tally_library_version(), "server", version);
+    const bool printed = json_dumpf(page, stdout, JSON_COMPACT) == 0 && putchar('\n') == '\n';
+    json_decref(page);
+    return printed ? EXIT_DONE : complain(EXIT_SERVER, "the server's version is not UTF-8");
+}
+
+/* ---- console ---- */
+
+int command_console(const struct settings *settings, struct tally *client)
+{
+    const char *url = settings->url != NULL
+                          ? settings->url
+                          : getenv("TALLY_URL"); /* NOLINT(concurrency-mt-unsafe): read only */
+    char address[ADDRESS_TEXT];
+    (void)client;
+    if (url == NULL || url[0] == '\0') {
+        url = "http://127.0.0.1:8000";
+    }
+    if (strncmp(url, "unix:", 5) == 0 || strncmp(url, "http+unix:", 10) == 0) {
+        return complain(EXIT_USAGE, "no browser reaches a Unix socket; give the server a "
+                                    "--listen ADDR:PORT, too");
+    }
+    const char *scheme_end = strstr(url, "://");
+    const char *host = scheme_end == NULL ? url : scheme_end + strlen("://");
+    const char *secret_end = memrchr(host, '@', strcspn(host, "/"));
+    const char *rest = secret_end == NULL ? host : secret_end + 1; /* a password is not shown */
+    size_t length = strlen(rest);
+    while (length > 0 && rest[length - 1] == '/') {
+        length--;
+    }
+    (void)snprintf(address, sizeof address, "%s%.*s%.*s/", host == url ? "http://" : "",
+                   (int)(host - url), url, (int)length, rest);
+    (void)puts(address);
+    (void)fflush(stdout);
+
+    char program[] = "xdg-open";
+    char *arguments[] = {program, address, NULL};
+    pid_t opener = 0;
+    if (posix_spawnp(&opener, program, NULL, NULL, arguments, environ) == 0) {
+        (void)waitpid(opener, NULL, 0);
     }
     return EXIT_DONE;
 }

@@ -8,11 +8,8 @@
 #include "client/cli/options.h"
 
 int command_cumsum(const struct settings *settings, struct tally *client);
-/* The two implementations of command_cumsum(): part by part in constant memory, or as one request
- * (JSON, and raw input with strides). A failed call does not change the output. */
+/* Sum a tensor part by part. A failed call does not change the output. */
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
-                 enum format input, enum format output);
-int cumsum_whole(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output);
 int command_devices(const struct settings *settings, struct tally *client);
 int command_health(const struct settings *settings, struct tally *client);

@@ -1,14 +1,16 @@
-/* Sums of a tensor of any size, part by part, by two threads with the memory of one part each:
+/* Sums of a tensor of any size, part by part, with the memory of two parts. A tensor with strides, or in
+ * Fortran order where the result is in C order, is one part.
  *
  *   next part (a box of the tensor) -> read -> summed by the server -> written -> counted
  *
- * A thread sums a lane of parts that depend on each other, then the next lane. A stream is read and
- * written in its order: then one thread sums a lane of several parts. The sums of a file overwrite
- * its elements in memory; the elements are read again before a part is repeated.
+ * Two parts of a file that do not depend on each other are in flight at a time (tally_submit()); the
+ * sums of each overwrite its elements in memory, which are read again before the part is repeated.
+ * Other parts are summed one after the other.
  *
  * Possible failures: while the server is not reached after it has answered once, a part is repeated
  * until --timeout has passed. A line of text that cannot be read ends the job after the sums of the
- * lines before it are written. The main thread shows the progress. */
+ * lines before it are written. Thread: the main one, which shows the progress; libtally's thread runs
+ * the callbacks of submitted parts. */
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
@@ -19,169 +21,188 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 enum {
-    WORKERS = 2,
+    SLOTS = 2,
     SHOW_MS = 100,
     GATHER_SHARE = 2, /* part of --flush-ms for gathering; the rest is for the request */
-    HUGE_PAGE = 2 << 20,
     PAUSE_MS = 200,   /* before the first repetition of a part; doubled for each further one */
     PAUSES_MOST = 32, /* longest pause, in PAUSE_MS */
     PATIENCE_S = 600
 };
 
-struct worker {
+/* A part in memory. */
+struct slot {
     struct parts_job *job;
-    pthread_t thread;
-    char *input;               /* owned: elements of a part */
-    char *output;              /* owned: sums of a part; may be `input` */
-    struct tally_parts *parts; /* owned: the sum of the lane; NULL: the lane is one box */
-    uint64_t lane;             /* lane of a file */
-    uint64_t step;             /* boxes of this lane read so far; 0: the next lane is due */
+    char *input;  /* elements; borrowed from the job */
+    char *output; /* sums; may be `input` */
     struct box box;
-    enum tally_dtype dtype;       /* of the elements of the box */
-    enum tally_dtype parts_dtype; /* of the elements of `parts` */
-    struct kept_lines kept;       /* of text: the lines of the box, if the sink needs them */
-    _Atomic int64_t moved;        /* bytes of the box, both ways */
+    enum tally_dtype dtype; /* of the elements */
+    bool submitted;         /* the first attempt is libtally's, and await_part() is due */
+    _Atomic bool running;   /* libtally has not called on_done() yet */
+    sem_t done;             /* posted by on_done() */
+    struct tally_error err; /* outcome of the last attempt; not read while running */
+    _Atomic int64_t moved;  /* bytes of the last attempt, both ways */
 };
 
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
     struct attributes attributes; /* of the sum */
-    struct attributes wider;      /* of the sum after text became float64; guarded by reading */
-    bool is_wider;                /* `wider` is set; guarded by reading */
+    struct attributes wider;      /* of the sum after text became float64 */
+    bool is_wider;                /* `wider` is set */
     bool keeps_lines;             /* the result has the lines of the input, with sums in them */
     struct tensor sums;           /* the result */
     struct cutting sums_cutting;  /* of the result */
-    struct part_source source;    /* a stream is guarded by reading */
-    struct part_sink sink;        /* if in_order: used by the worker whose part is next */
-    uint64_t next_lane;           /* lanes of a file claimed so far; guarded by lock */
-    bool in_order;
-    bool reordered;                  /* Fortran order becomes C order: the tensor is one part */
-    int64_t strides[TALLY_MAX_RANK]; /* of the input, if reordered */
-    pthread_mutex_t reading;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint64_t written;      /* outer indices written, in order; guarded by lock */
-    int running;           /* number of running workers; guarded by lock */
-    uint64_t moved;        /* bytes of finished parts, both ways; guarded by lock */
-    _Atomic bool answered; /* the server has answered at least once */
-    _Atomic int status;    /* exit status of the first failure */
+    struct part_source source;
+    struct part_sink sink;
+    struct tally_parts *parts;    /* owned: the sum of chained boxes; NULL: there is none */
+    enum tally_dtype parts_dtype; /* of the elements of `parts` */
+    struct kept_lines kept;       /* of text: the lines of the box, if the sink needs them */
+    char *buffers[SLOTS]; /* owned: each has room for the elements and the sums of a part */
+    struct slot slots[SLOTS];
+    uint64_t moved;           /* bytes of finished parts, both ways */
+    bool answered;            /* the server has answered at least once */
+    _Atomic bool failed;      /* a submitted part is no longer needed */
+    bool in_order;            /* the parts are read or written in the order of the tensor */
+    bool whole;               /* the tensor is one part, which the next three lists describe */
+    struct number_list shape; /* of the elements */
+    struct number_list strides;        /* of the elements; count 0: packed */
+    struct number_list output_strides; /* of the sums; count 0: packed */
 };
 
-/* End the job after the first failure, which has been complained about. */
-static void fail_job(struct parts_job *job, int status)
-{
-    int none = EXIT_DONE;
-    (void)atomic_compare_exchange_strong(&job->status, &none, status);
-    MUST(pthread_mutex_lock(&job->lock));
-    MUST(pthread_cond_broadcast(&job->changed));
-    MUST(pthread_mutex_unlock(&job->lock));
-}
-
 /* ---- sums ---- */
+
+static void show_moved(const struct parts_job *job)
+{
+    const uint64_t bytes = cutting_bytes(&job->source.cutting);
+    const double both = (double)bytes + (double)cutting_bytes(&job->sums_cutting);
+    double moved = (double)job->moved;
+    for (int i = 0; i < SLOTS; i++) {
+        moved += (double)job->slots[i].moved;
+    }
+    progress_show(moved / 2, bytes == OPEN_SIZE ? -1 : both / 2);
+}
 
 static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t received,
                        int64_t receive_total)
 {
-    struct worker *worker = user;
-    (void)send_total;
-    (void)receive_total;
-    worker->moved = sent + received;
-    return interrupted() || worker->job->status != EXIT_DONE;
+    struct slot *slot = user;
+    (void)send_total, (void)receive_total;
+    slot->moved = sent + received;
+    if (!slot->submitted) { /* on the main thread */
+        show_moved(slot->job);
+    }
+    return interrupted() || slot->job->failed;
 }
 
-static struct tally_scan scan_of(struct worker *worker, const int64_t sizes[3])
+static void on_done(void *user, const struct tally_error *result)
 {
-    const struct parts_job *job = worker->job;
-    const bool same = worker->dtype == job->source.tensor.dtype;
+    struct slot *slot = user;
+    slot->err = *result;
+    slot->running = false;
+    MUST(sem_post(&slot->done));
+}
+
+/* Return the scan of a part with these sizes. */
+static struct tally_scan scan_of(struct slot *slot, const int64_t sizes[3])
+{
+    const struct parts_job *job = slot->job;
+    const bool same = slot->dtype == job->source.tensor.dtype;
     struct tally_scan scan =
         attributes_scan(same ? &job->attributes : &job->wider, 3, sizes, 1);
     scan.deadline_ms = (int64_t)(job->settings->deadline_s * 1000);
     scan.progress = on_progress;
-    scan.progress_user = worker;
+    scan.progress_user = slot;
     return scan;
+}
+
+/* Let a scan describe a tensor that is one part. */
+static void describe_whole(const struct parts_job *job, struct tally_scan *scan)
+{
+    scan->rank = job->shape.count;
+    scan->sizes = job->shape.numbers;
+    scan->strides = job->strides.count > 0 ? job->strides.numbers : NULL;
+    scan->output_strides = job->output_strides.count > 0 ? job->output_strides.numbers : NULL;
+    scan->axis = job->settings->axis;
 }
 
 /* Whether to repeat a part: the server has answered before and is not reached now, or a proxy
  * reports that (502). A connection that broke during the very first attempt may have broken inside
- * the answer; libtally does not retry that, since the answer overwrites the elements. */
+ * the answer, which libtally does not repeat if the answer overwrites the elements. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
-    double patience =
+    const double patience =
         job->settings->timeout_s > 0 ? job->settings->timeout_s : (double)PATIENCE_S;
-    bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
-                err->status == TALLY_BUSY || err->http_status == 502;
-    bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
+    const bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
+                      err->status == TALLY_BUSY || err->http_status == 502;
+    const bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
     return away && there && job->settings->retries != 0 && !interrupted() &&
-           job->status == EXIT_DONE && (double)(now_ns() - since_ns) / 1e9 < patience;
+           (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
-/* Have `count` elements along the axis summed, in the carry of the worker's lane if the lane has
- * one. While the server does not answer, the request is repeated. */
-static int sum_elements(struct worker *worker, const struct tally_scan *scan, int64_t count,
+/* Wait until a submitted part is done. */
+static enum tally_status await_part(struct slot *slot)
+{
+    while (slot->running) {
+        const int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
+        const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
+        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* else it is time to show */
+        show_moved(slot->job);
+    }
+    slot->submitted = false;
+    return slot->err.status;
+}
+
+/* Have `count` elements along the axis summed, behind the carry of the job's parts if the boxes are
+ * chained. The first attempt may be submitted already. While the server does not answer, the request
+ * is repeated. */
+static int sum_elements(struct slot *slot, const struct tally_scan *scan, int64_t count,
                         char *input, char *output)
 {
-    struct parts_job *job = worker->job;
-    int64_t start_ns = now_ns();
-    struct tally_error err;
+    struct parts_job *job = slot->job;
+    struct tally_error *err = &slot->err;
+    const int64_t start_ns = now_ns();
     int pauses = 1;
     for (bool first = true;; first = false) {
-        enum tally_status status =
-            worker->parts != NULL ? tally_parts_next(worker->parts, count, input, output, &err)
-                                  : tally_cumsum(job->client, scan, input, output, &err);
+        const enum tally_status status =
+            slot->submitted      ? await_part(slot)
+            : job->parts != NULL ? tally_parts_next(job->parts, count, input, output, err)
+                                 : tally_cumsum(job->client, scan, input, output, err);
         if (status == TALLY_OK) {
             job->answered = true;
             return EXIT_DONE;
         }
-        if (!worth_waiting(job, &err, start_ns, first)) {
+        if (!worth_waiting(job, err, start_ns, first)) {
             break;
         }
-        for (int i = 0; i < pauses && !interrupted() && job->status == EXIT_DONE; i++) {
-            struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
+        for (int i = 0; i < pauses && !interrupted(); i++) {
+            const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000L};
             (void)nanosleep(&pause, NULL);
         }
         pauses = pauses < PAUSES_MOST ? 2 * pauses : PAUSES_MOST;
-        if (output == input &&
-            part_source_read(&job->source, &worker->box, input) != EXIT_DONE) {
+        if (output == input && part_source_read(&job->source, &slot->box, input) != EXIT_DONE) {
             return EXIT_LOCAL;
         }
     }
-    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(&err);
+    return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(err);
 }
 
-static int sum_box(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    const struct box *box = &worker->box;
-    const int64_t sizes[3] = {(int64_t)box->outers, (int64_t)box->count, (int64_t)box->columns};
-    struct tally_scan scan = scan_of(worker, sizes);
-    if (job->reordered) {
-        const struct number_list *shape = &job->source.tensor.shape;
-        scan.rank = shape->count;
-        scan.sizes = shape->numbers;
-        scan.strides = job->strides;
-        scan.axis = job->settings->axis;
-    }
-    return sum_elements(worker, &scan, sizes[1], worker->input, worker->output);
-}
-
-/* Replace the lane's int64 sums by float64 sums. The sums so far, which are what a row of zeros
+/* Replace the int64 sums of chained boxes by float64 sums. The sums so far, which are what a row of zeros
  * sums up to, enter the new sum in parts as two rows: the high and the low halves of the integers,
  * which float64 holds exactly. */
-static int widen_lane(struct worker *worker)
+static int widen_parts(struct slot *slot)
 {
-    const size_t columns = worker->box.columns;
+    struct parts_job *job = slot->job;
+    const size_t columns = job->source.cutting.inner;
     const int64_t sizes[3] = {1, 0, (int64_t)columns};
-    const struct tally_scan scan = scan_of(worker, sizes);
+    const struct tally_scan scan = scan_of(slot, sizes);
     struct tally_scan rest = scan; /* the initial value is in the sums so far */
     struct tally_error err;
     rest.initial = NULL;
@@ -193,7 +214,7 @@ static int widen_lane(struct worker *worker)
     if (sums == NULL || halves == NULL || unused == NULL) {
         (void)complain_no_memory();
     } else {
-        status = sum_elements(worker, &scan, 1, (char *)sums, (char *)(sums + columns));
+        status = sum_elements(slot, &scan, 1, (char *)sums, (char *)(sums + columns));
     }
     for (size_t i = 0; status == EXIT_DONE && i < columns; i++) {
         const int64_t sum = sums[columns + i];
@@ -201,11 +222,11 @@ static int widen_lane(struct worker *worker)
         halves[columns + i] = (double)(sum & INT64_C(0xFFFFFFFF));
     }
     if (status == EXIT_DONE) {
-        tally_parts_close(worker->parts);
-        worker->parts = tally_parts_open(worker->job->client, &rest, &err);
-        worker->parts_dtype = worker->dtype;
-        status = worker->parts != NULL
-                     ? sum_elements(worker, &rest, 2, (char *)halves, (char *)unused)
+        tally_parts_close(job->parts);
+        job->parts = tally_parts_open(job->client, &rest, &err);
+        job->parts_dtype = slot->dtype;
+        status = job->parts != NULL
+                     ? sum_elements(slot, &rest, 2, (char *)halves, (char *)unused)
                      : complain_error(&err);
     }
     free(sums);
@@ -216,225 +237,139 @@ static int widen_lane(struct worker *worker)
 
 /* ---- parts ---- */
 
-/* Open a sum in parts for the lane, unless the lane is a single box. */
-static int begin_lane(struct worker *worker)
+/* Read the next box. slot->box.outers is 0 if there is none. */
+static int read_next(struct slot *slot)
 {
-    struct parts_job *job = worker->job;
-    const struct cutting *cutting = &job->source.cutting;
+    struct parts_job *job = slot->job;
     struct tally_error err;
-    tally_parts_close(worker->parts);
-    worker->parts = NULL;
-    if (cutting->steps == 1) {
-        return EXIT_DONE;
-    }
-    struct box box = cutting_box(cutting, worker->lane, 0);
-    const int64_t sizes[3] = {1, 0, (int64_t)box.columns};
-    struct tally_scan scan = scan_of(worker, sizes);
-    worker->parts = tally_parts_open(job->client, &scan, &err);
-    worker->parts_dtype = worker->dtype;
-    return worker->parts != NULL ? EXIT_DONE : complain_error(&err);
-}
-
-/* Claim the next lane of a file. Returns false if there is none. */
-static bool claim_lane(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    MUST(pthread_mutex_lock(&job->lock));
-    const bool found = job->next_lane < job->source.cutting.lanes;
-    worker->lane = job->next_lane;
-    job->next_lane += found;
-    MUST(pthread_mutex_unlock(&job->lock));
-    return found;
-}
-
-/* Read the next box of a file. worker->box.outers is 0 if there is none. */
-static int read_next_of_file(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    const struct cutting *cutting = &job->source.cutting;
-    worker->box.outers = 0;
-    if (worker->step == 0) {
-        if (!claim_lane(worker)) {
-            return EXIT_DONE;
-        }
-        STEP(begin_lane(worker));
-    }
-    worker->box = cutting_box(cutting, worker->lane, worker->step);
-    worker->step = (worker->step + 1) % cutting->steps;
-    return part_source_read(&job->source, &worker->box, worker->input);
-}
-
-/* Read the next box of a stream. worker->box.outers is 0 if there is none. */
-static int read_next_of_stream(struct worker *worker)
-{
-    struct parts_job *job = worker->job;
-    const struct cutting *cutting = &job->source.cutting;
-    MUST(pthread_mutex_lock(&job->reading));
-    worker->kept.count = 0;
-    int status = part_source_read_next(&job->source, &worker->box, worker->input,
-                                       job->keeps_lines ? &worker->kept : NULL, &worker->dtype);
-    if (status == EXIT_DONE && worker->dtype != job->source.tensor.dtype && !job->is_wider) {
-        status = attributes_read(job->settings, &worker->dtype, &job->wider);
+    const int64_t sizes[3] = {1, 0, (int64_t)job->source.cutting.inner};
+    job->kept.count = 0;
+    STEP(part_source_read_next(&job->source, &slot->box, slot->input,
+                               job->keeps_lines ? &job->kept : NULL, &slot->dtype));
+    if (slot->dtype != job->source.tensor.dtype && !job->is_wider) {
+        STEP(attributes_read(job->settings, slot->dtype, &job->wider));
         job->is_wider = true;
     }
-    MUST(pthread_mutex_unlock(&job->reading));
-    if (status != EXIT_DONE || cutting->steps == 1 || worker->box.outers == 0) {
-        return status;
+    if (!job->source.cutting.chained || slot->box.outers == 0) {
+        return EXIT_DONE;
     }
-    if (worker->box.at == 0) {
-        return begin_lane(worker);
+    if (!slot->box.first) {
+        return slot->dtype != job->parts_dtype ? widen_parts(slot) : EXIT_DONE;
     }
-    return worker->dtype != worker->parts_dtype ? widen_lane(worker) : EXIT_DONE;
+    const struct tally_scan scan = scan_of(slot, sizes);
+    tally_parts_close(job->parts);
+    job->parts = tally_parts_open(job->client, &scan, &err);
+    job->parts_dtype = slot->dtype;
+    return job->parts != NULL ? EXIT_DONE : complain_error(&err);
 }
 
-/* ---- the result ---- */
-
-/* Wait until all parts before the worker's part are written, if the result is in order. Returns
- * false if the job has failed. */
-static bool wait_for_turn(struct worker *worker)
+/* Return the scan of the part in a slot; `sizes` gets its sizes, and must outlive the scan. */
+static struct tally_scan scan_of_part(struct slot *slot, int64_t sizes[3])
 {
-    struct parts_job *job = worker->job;
-    MUST(pthread_mutex_lock(&job->lock));
-    while (job->in_order && job->written < worker->box.outer && job->status == EXIT_DONE) {
-        MUST(pthread_cond_wait(&job->changed, &job->lock));
+    const struct parts_job *job = slot->job;
+    sizes[0] = (int64_t)slot->box.outers;
+    sizes[1] = (int64_t)slot->box.count;
+    sizes[2] = (int64_t)job->source.cutting.inner;
+    struct tally_scan scan = scan_of(slot, sizes);
+    if (job->whole) {
+        describe_whole(job, &scan);
     }
-    MUST(pthread_mutex_unlock(&job->lock));
-    return job->status == EXIT_DONE;
+    return scan;
 }
 
-/* Count a part whose sums are written, and let the next part in order be written. */
-static void count_part(struct worker *worker)
+/* Begin to sum a part. If libtally takes no more calls, finish_part() does that. */
+static void submit_part(struct slot *slot)
 {
-    struct parts_job *job = worker->job;
-    MUST(pthread_mutex_lock(&job->lock));
-    const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
+    int64_t sizes[3];
+    const struct tally_scan scan = scan_of_part(slot, sizes);
+    slot->submitted = true;
+    slot->running = true;
+    if (tally_submit(slot->job->client, &scan, slot->input, slot->output,
+                     (struct tally_done){on_done, slot}, NULL) != TALLY_OK) {
+        slot->submitted = false;
+        slot->running = false;
+    }
+}
+
+/* Sum a part, unless it was submitted, and write the sums. */
+static int finish_part(struct slot *slot)
+{
+    struct parts_job *job = slot->job;
+    int64_t sizes[3];
+    const struct tally_scan scan = scan_of_part(slot, sizes);
+    const struct box sums = job->whole
+                                ? (struct box){.outers = 1, .count = job->sums_cutting.length}
+                                : box_of_sums(&job->source.cutting, &slot->box);
+    STEP(sum_elements(slot, &scan, sizes[1], slot->input, slot->output));
+    slot->moved = 0;
     job->moved +=
-        box_bytes(&job->source.cutting, &worker->box) + box_bytes(&job->sums_cutting, &sums);
-    worker->moved = 0;
-    job->written = worker->box.outer + worker->box.outers;
-    MUST(pthread_cond_broadcast(&job->changed));
-    MUST(pthread_mutex_unlock(&job->lock));
+        box_bytes(&job->source.cutting, &slot->box) + box_bytes(&job->sums_cutting, &sums);
+    return part_sink_write(&job->sink, &sums,
+                           slot->dtype == job->source.tensor.dtype ? job->sums.dtype
+                                                                   : job->wider.sums,
+                           slot->output, job->keeps_lines ? job->kept.bytes : NULL);
 }
 
-static void *worker_main(void *user)
+/* Sum independent parts of a file, in the two slots in turn: while one part is summed, the part before
+ * it is written, and the part after it is read. */
+static int sum_pairs(struct parts_job *job)
 {
-    struct worker *worker = user;
-    struct parts_job *job = worker->job;
-    int status = EXIT_DONE;
-    while (status == EXIT_DONE && job->status == EXIT_DONE) {
-        const bool stream = job->source.bytes->stream;
-        status = stream ? read_next_of_stream(worker) : read_next_of_file(worker);
-        if (status != EXIT_DONE && stream) { /* the good rows before a bad one are written */
-            (void)wait_for_turn(worker);
+    for (uint64_t i = 0;; i++) {
+        struct slot *slot = &job->slots[i % SLOTS];
+        const int status = read_next(slot);
+        const bool more = status == EXIT_DONE && slot->box.outers > 0;
+        if (more) {
+            submit_part(slot);
         }
-        if (status != EXIT_DONE || worker->box.outers == 0) {
-            break;
-        }
-        status = sum_box(worker);
-        if (status == EXIT_DONE && wait_for_turn(worker)) {
-            const struct box sums = box_of_sums(&job->source.cutting, &worker->box);
-            const enum tally_dtype dtype =
-                worker->dtype == job->source.tensor.dtype ? job->sums.dtype : job->wider.sums;
-            status = part_sink_write(&job->sink, &sums, dtype, worker->output,
-                                     job->keeps_lines ? worker->kept.bytes : NULL);
-            count_part(worker);
+        STEP(i > 0 ? finish_part(&job->slots[(i - 1) % SLOTS]) : EXIT_DONE);
+        if (!more) {
+            return status;
         }
     }
-    if (status != EXIT_DONE) {
-        fail_job(job, status);
-    }
-    MUST(pthread_mutex_lock(&job->lock));
-    job->running--;
-    MUST(pthread_cond_broadcast(&job->changed));
-    MUST(pthread_mutex_unlock(&job->lock));
-    return NULL;
 }
 
-/* ---- the job ---- */
-
-/* Wait for the started workers, and show their progress. */
-static void watch_workers(struct parts_job *job, struct worker *workers, int started)
+/* Sum parts one after the other. */
+static int sum_parts(struct parts_job *job)
 {
-    uint64_t bytes = cutting_bytes(&job->source.cutting);
-    double both = (double)bytes + (double)cutting_bytes(&job->sums_cutting);
-    double total = bytes == OPEN_SIZE ? -1 : both / 2;
-    MUST(pthread_mutex_lock(&job->lock));
-    while (job->running > 0) {
-        int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
-        struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-        int waited = pthread_cond_clockwait(&job->changed, &job->lock, CLOCK_MONOTONIC, &until);
-        MUST(waited == ETIMEDOUT ? 0 : waited);
-        double moved = (double)job->moved;
-        for (int i = 0; i < WORKERS; i++) {
-            moved += (double)workers[i].moved;
+    struct slot *slot = &job->slots[0];
+    for (;;) {
+        STEP(read_next(slot));
+        if (slot->box.outers == 0) {
+            return EXIT_DONE;
         }
-        progress_show(moved / 2, total);
-        for (int i = 0; interrupted() && i < started; i++) {
-            wake_thread(workers[i].thread); /* the worker may wait for the reader of a pipe */
-        }
+        STEP(finish_part(slot));
     }
-    MUST(pthread_mutex_unlock(&job->lock));
 }
 
-/* Allocate the buffers of a worker. Returns false without memory. Huge pages, where the system has
- * them, are cleared in a third of the time of small ones. */
-static bool have_buffers(struct worker *worker, uint64_t bytes)
-{
-    const struct parts_job *job = worker->job;
-    const bool in_place = !job->source.bytes->stream && !job->reordered;
-    const uint64_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    worker->input = aligned_alloc(HUGE_PAGE, whole);
-    worker->output = in_place ? worker->input : aligned_alloc(HUGE_PAGE, whole);
-    if (worker->input == NULL || worker->output == NULL) {
-        return false;
-    }
-    if (bytes >= HUGE_PAGE) {
-        (void)madvise(worker->input, whole, MADV_HUGEPAGE);
-        (void)madvise(worker->output, whole, MADV_HUGEPAGE);
-    }
-    return true;
-}
-
-static int run_workers(struct parts_job *job)
+static int run_job(struct parts_job *job)
 {
     const struct cutting *cutting = &job->source.cutting;
-    struct worker workers[WORKERS];
-    uint64_t most = cutting_room(cutting, job->sums_cutting.element_bytes);
-    bool alone = cutting->lanes < 2 || (job->in_order && cutting->steps > 1);
-    int count = alone ? 1 : WORKERS;
-    int started = 0;
-    memset(workers, 0, sizeof workers);
+    const uint64_t room =
+        job->whole ? larger_of(cutting_bytes(cutting), cutting_bytes(&job->sums_cutting))
+                   : cutting_room(cutting, job->sums_cutting.element_bytes);
+    const bool paired = !job->source.bytes->stream && !job->whole && !cutting->chained &&
+                        cutting->outer > cutting->outer_step;
+    for (int i = 0; i < SLOTS; i++) {
+        job->buffers[i] = malloc(room + 1);
+        if (job->buffers[i] == NULL) {
+            return complain(EXIT_LOCAL,
+                            job->settings->offsets != NULL
+                                ? "out of memory: an axis with offsets is one part, "
+                                  "whatever --part-bytes is"
+                                : "out of memory: use smaller --part-bytes");
+        }
+        job->slots[i].job = job;
+        job->slots[i].dtype = job->source.tensor.dtype;
+        job->slots[i].input = job->buffers[i];
+        job->slots[i].output = job->buffers[i];
+    }
+    job->slots[0].output = job->buffers[paired ? 0 : 1];
     progress_begin(job->settings->quiet);
-    job->running = count;
-    for (; started < count; started++) {
-        struct worker *worker = &workers[started];
-        worker->job = job;
-        worker->dtype = job->source.tensor.dtype;
-        if (!have_buffers(worker, most) ||
-            pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
-            fail_job(job,
-                     complain(EXIT_LOCAL, job->settings->offsets != NULL
-                                              ? "out of memory: an axis with offsets is one "
-                                                "part, whatever --part-bytes is"
-                                              : "out of memory: use smaller --part-bytes"));
-            break;
-        }
-    }
-    MUST(pthread_mutex_lock(&job->lock));
-    job->running -= count - started;
-    MUST(pthread_mutex_unlock(&job->lock));
-    watch_workers(job, workers, started);
-    for (int i = 0; i < WORKERS; i++) {
-        if (i < started) {
-            MUST(pthread_join(workers[i].thread, NULL));
-        }
-        tally_parts_close(workers[i].parts);
-        free(workers[i].output == workers[i].input ? NULL : workers[i].output);
-        free(workers[i].input);
-        free(workers[i].kept.bytes);
-    }
+    const int status = paired ? sum_pairs(job) : sum_parts(job);
+    job->failed = status != EXIT_DONE;
+    (void)tally_wait(job->client, -1); /* a part may be submitted when another fails */
     progress_end();
-    return job->status;
+    return status;
 }
 
 /* Refuse a reversed sum of what can only be read from its start. */
@@ -442,7 +377,7 @@ static int check_direction(const struct parts_job *job)
 {
     const struct settings *settings = job->settings;
     const struct cutting *cutting = &job->source.cutting;
-    if (job->in_order && settings->reverse && cutting->steps > 1) {
+    if (job->in_order && settings->reverse && cutting->chained) {
         return complain(
             EXIT_USAGE,
             job->source.is_text
@@ -456,17 +391,66 @@ static int check_direction(const struct parts_job *job)
 }
 
 /* Describe a tensor in Fortran order by its shape in C order, and strides. */
-static void shape_in_c_order(struct parts_job *job, struct tensor *tensor)
+static void shape_in_c_order(struct parts_job *job)
 {
+    struct tensor *tensor = &job->source.tensor;
     const struct number_list reversed = tensor->shape;
     const int last = reversed.count - 1;
-    uint64_t stride = 1; /* below 2^63: the file is as long, or the tensor is empty */
+    int64_t stride = 1;
+    job->strides.count = reversed.count;
     for (int i = 0; i <= last; i++) {
         tensor->shape.numbers[i] = reversed.numbers[last - i];
-        job->strides[i] = (int64_t)stride;
-        stride *= (uint64_t)tensor->shape.numbers[i];
+        job->strides.numbers[i] = stride;
+        if (__builtin_mul_overflow(stride, tensor->shape.numbers[i], &stride)) {
+            stride = 0; /* the tensor is empty: the file is shorter than 2^63 bytes */
+        }
     }
     tensor->fortran_order = false;
+}
+
+/* Check that a list of strides has a number for each dimension. */
+static int check_strides(const struct parts_job *job, const char *option,
+                         const struct number_list *strides)
+{
+    const int rank = job->shape.count;
+    return strides->count == 0 || strides->count == rank
+               ? EXIT_DONE
+               : complain(EXIT_USAGE,
+                          "--%s has %d number%s, and the shape has %d: expected as many",
+                          option, strides->count, strides->count == 1 ? "" : "s", rank);
+}
+
+/* Describe the result of a tensor that is one part. The elements and the sums are flat arrays, which
+ * the scan lays out. A file has exactly the bytes of the elements, JSON may have more. */
+static int open_whole(struct parts_job *job, enum format input)
+{
+    struct tensor *tensor = &job->source.tensor;
+    const size_t element = tally_dtype_bytes(tensor->dtype);
+    const uint64_t found = job->source.bytes->bytes - tensor->data_offset;
+    uint64_t bytes = 0;
+    uint64_t sum_bytes = 0;
+    struct tally_error err;
+    job->shape = tensor->shape;
+    STEP(check_strides(job, "strides", &job->strides));
+    STEP(check_strides(job, "output-strides", &job->output_strides));
+    struct tally_scan scan = job->attributes.scan;
+    describe_whole(job, &scan);
+    if (tally_scan_bytes(&scan, &bytes, &sum_bytes, &err) != TALLY_OK) {
+        return complain_error(&err);
+    }
+    if (found < bytes || (found > bytes && input != FORMAT_JSON)) {
+        return complain(EXIT_USAGE,
+                        "%s has %" PRIu64 " bytes of %s, and shape and strides make %" PRIu64,
+                        job->source.bytes->name, found, tally_dtype_name(tensor->dtype), bytes);
+    }
+    const size_t sum = tally_dtype_bytes(job->sums.dtype);
+    job->source.cutting = cutting_of_flat(bytes / element, element);
+    job->sums_cutting = cutting_of_flat(sum_bytes / sum, sum);
+    if (job->output_strides.count > 0) { /* sums and gaps are a flat array */
+        job->sums.shape =
+            (struct number_list){.count = 1, .numbers = {(int64_t)(sum_bytes / sum)}};
+    }
+    return EXIT_DONE;
 }
 
 /* The size of an open axis is the last offset; text without a line has the size 0. libtally checks
@@ -490,7 +474,7 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     const struct tensor *tensor = &job->source.tensor;
     struct tally_error err;
     int64_t sizes[TALLY_MAX_RANK];
-    STEP(attributes_read(settings, &tensor->dtype, &job->attributes));
+    STEP(attributes_read(settings, tensor->dtype, &job->attributes));
     close_axis(job, axis);
     for (int i = 0; i < tensor->shape.count; i++) {
         sizes[i] = tensor->shape.numbers[i] < 0 ? 0 : tensor->shape.numbers[i];
@@ -522,14 +506,39 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     return EXIT_DONE;
 }
 
+/* Determine the tensor in the input, and whether it must be one part. *flat: the tensor is a JSON array
+ * that is not nested. */
+static int open_tensor(struct parts_job *job, enum format input, enum format output, bool *flat)
+{
+    const struct settings *settings = job->settings;
+    struct source *bytes = job->source.bytes;
+    struct tensor *tensor = &job->source.tensor;
+    job->strides = settings->strides;
+    job->output_strides = settings->output_strides;
+    job->whole = settings_have_strides(settings);
+    STEP(format_is_text(input)  ? tensor_of_text(settings, input == FORMAT_CSV, &job->source)
+         : input == FORMAT_NPY  ? tensor_of_npy(bytes, tensor)
+         : input == FORMAT_JSON ? tensor_of_json(settings, bytes, tensor, flat)
+                                : tensor_of_raw(settings, bytes, tensor));
+    if (tensor->fortran_order && output != FORMAT_NPY) {
+        if (bytes->stream) {
+            STEP(source_load(bytes));
+            STEP(tensor_of_npy(bytes, tensor)); /* its length is known now */
+        }
+        job->whole = true;
+        shape_in_c_order(job);
+    } else if (input == FORMAT_NPY && bytes->stream) { /* the rest is the data */
+        source_drop(bytes, (size_t)tensor->data_offset);
+    }
+    return EXIT_DONE;
+}
+
 static int open_job(struct parts_job *job, enum format input, enum format output)
 {
     const struct settings *settings = job->settings;
     struct tensor *tensor = &job->source.tensor;
-    struct source *bytes = job->source.bytes;
-    STEP(format_is_text(input) ? tensor_of_text(settings, input == FORMAT_CSV, &job->source)
-         : input == FORMAT_NPY ? tensor_of_npy(bytes, tensor)
-                               : tensor_of_raw(settings, bytes, tensor));
+    bool flat = false;
+    STEP(open_tensor(job, input, output, &flat));
     int rank = tensor->shape.count;
     int64_t axis = settings->axis < 0 ? settings->axis + rank : settings->axis;
     if (axis < 0 || axis >= rank) {
@@ -537,31 +546,34 @@ static int open_job(struct parts_job *job, enum format input, enum format output
                         "--axis %" PRId64 ": the tensor has %d dimension%s, expected %d to %d",
                         settings->axis, rank, rank == 1 ? "" : "s", -rank, rank - 1);
     }
-    if (input == FORMAT_NPY && bytes->stream) { /* the rest is the data */
-        source_drop(bytes, (size_t)tensor->data_offset);
+    if (job->output_strides.count > 0 && format_is_text(output)) {
+        return complain(EXIT_USAGE, "a result with output strides becomes json, npy or raw: "
+                                    "rows of text have no gaps");
     }
-    job->reordered = tensor->fortran_order && output != FORMAT_NPY;
-    if (job->reordered) {
-        shape_in_c_order(job, tensor);
-    }
-    job->in_order = bytes->stream || part_sink_in_order(output, settings->output);
+    job->in_order = job->source.bytes->stream || part_sink_in_order(output, settings->output);
     if (tensor->fortran_order) {
         axis = rank - 1 - axis;
     }
     STEP(describe_sums(job, axis, output));
-    const struct cutting_terms terms = {
-        .axis = axis,
-        .reverse = settings->reverse,
-        .in_order = job->in_order,
-        .whole_lines = settings->offsets != NULL,
-        .extra = attributes_extra_sums(&job->attributes),
-        .sum_bytes = tally_dtype_bytes(job->sums.dtype),
-        .part_bytes = job->reordered ? INT64_MAX / 2 : (uint64_t)settings->part_bytes};
-    job->source.cutting = cutting_of(tensor, &terms);
-    job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
-    const bool at_once = job->reordered || (settings->offsets != NULL && axis == 0);
+    const struct cutting_terms terms = {.axis = axis,
+                                        .reverse = settings->reverse,
+                                        .whole_lines = settings->offsets != NULL,
+                                        .extra = attributes_extra_sums(&job->attributes),
+                                        .sum_bytes = tally_dtype_bytes(job->sums.dtype),
+                                        .part_bytes = (uint64_t)settings->part_bytes};
+    if (job->whole) {
+        STEP(open_whole(job, input));
+    } else {
+        job->source.cutting = cutting_of(tensor, &terms);
+        job->sums_cutting = cutting_of_sums(&job->source.cutting, terms.sum_bytes);
+    }
+    const bool at_once = settings->offsets != NULL && axis == 0;
     job->source.gather_ms = at_once ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->sums_cutting;
+    if (flat && output == FORMAT_JSON) { /* flat like the input, whatever --shape is */
+        const uint64_t count = cutting_bytes(&job->sums_cutting) / terms.sum_bytes;
+        job->sums.shape = (struct number_list){.count = 1, .numbers = {(int64_t)count}};
+    }
     if (format_is_text(input)) {
         struct text_reader *text = &job->source.text;
         job->sink.reader = text;
@@ -584,14 +596,14 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     job->settings = settings;
     job->client = client;
     job->source.bytes = source;
-    MUST(pthread_mutex_init(&job->reading, NULL));
-    MUST(pthread_mutex_init(&job->lock, NULL));
-    MUST(pthread_cond_init(&job->changed, NULL));
+    for (int i = 0; i < SLOTS; i++) {
+        MUST(sem_init(&job->slots[i].done, 0, 0));
+    }
     int status = open_job(job, input, output);
     /* If offsets say that a stream has no elements, the end of the stream is checked. */
     const bool to_check = settings->offsets != NULL && source->stream;
     if (status == EXIT_DONE && (to_check || cutting_bytes(&job->sums_cutting) > 0)) {
-        status = run_workers(job);
+        status = run_job(job);
     }
     if (status == EXIT_DONE) {
         const bool along = job->source.cutting.length == OPEN_SIZE;
@@ -601,9 +613,12 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     }
     part_sink_close(&job->sink);
     text_reader_close(&job->source.text);
-    MUST(pthread_mutex_destroy(&job->reading));
-    MUST(pthread_mutex_destroy(&job->lock));
-    MUST(pthread_cond_destroy(&job->changed));
+    tally_parts_close(job->parts);
+    free(job->kept.bytes);
+    for (int i = 0; i < SLOTS; i++) {
+        MUST(sem_destroy(&job->slots[i].done));
+        free(job->buffers[i]);
+    }
     free(job);
     return status;
 }

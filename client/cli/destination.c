@@ -100,13 +100,6 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     return EXIT_DONE;
 }
 
-int destination_clear(const struct destination *destination)
-{
-    return ftruncate(destination->fd, 0) == 0
-               ? EXIT_DONE
-               : complain_errno(EXIT_LOCAL, destination->temporary);
-}
-
 void destination_close(struct destination *destination)
 {
     if (destination->fd > STDERR_FILENO) {

@@ -27,8 +27,6 @@ int destination_follow(const char *name, const char **target, char **path);
 
 /* Open a destination; name NULL: standard output. A `binary` result is refused for a terminal. */
 int destination_open(const char *name, bool binary, struct destination *destination);
-/* Empty a temporary file. */
-int destination_clear(const struct destination *destination);
 /* Close the destination, and remove a temporary file that was not finished. */
 void destination_close(struct destination *destination);
 

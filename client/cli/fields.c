@@ -238,10 +238,10 @@ bool field_is_integer(const struct field *field)
     const struct field content = field_content(field);
     bool truth = false;
     size_t sign = content.count > 0 && (*content.at == '-' || *content.at == '+');
-    return is_truth(&content, &truth) ||
-           (content.count > sign &&
+    return (content.count > sign &&
             count_digits(content.at + sign, content.at + content.count) + sign ==
-                content.count);
+                content.count) ||
+           is_truth(&content, &truth);
 }
 
 bool field_is_name(const struct dialect *dialect, const struct field *field)

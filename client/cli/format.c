@@ -4,7 +4,6 @@
 
 #include "client/cli/terminal.h"
 #include "proto/content_guess.h"
-#include "proto/json/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,27 +15,16 @@ enum {
 };
 
 static const struct {
-    const char *name;
     const char *endings[2];
     enum content_kind kind; /* guess from the first bytes */
 } formats[] = {
-    [FORMAT_NONE] = {"", {NULL, NULL}, CONTENT_UNKNOWN},
-    [FORMAT_NPY] = {"npy", {".npy", NULL}, CONTENT_NPY},
-    [FORMAT_RAW] = {"raw", {".bin", ".raw"}, CONTENT_UNKNOWN},
-    [FORMAT_JSON] = {"json", {".json", NULL}, CONTENT_JSON},
-    [FORMAT_TEXT] = {"text", {".txt", NULL}, CONTENT_UNKNOWN},
-    [FORMAT_CSV] = {"csv", {".csv", NULL}, CONTENT_CSV},
+    [FORMAT_NONE] = {{NULL, NULL}, CONTENT_UNKNOWN},
+    [FORMAT_NPY] = {{".npy", NULL}, CONTENT_NPY},
+    [FORMAT_RAW] = {{".bin", ".raw"}, CONTENT_UNKNOWN},
+    [FORMAT_JSON] = {{".json", NULL}, CONTENT_JSON},
+    [FORMAT_TEXT] = {{".txt", NULL}, CONTENT_UNKNOWN},
+    [FORMAT_CSV] = {{".csv", NULL}, CONTENT_CSV},
 };
-
-enum format format_named(const char *name)
-{
-    for (size_t i = 0; name != NULL && i < ARRAY_COUNT(formats); i++) {
-        if (strcmp(formats[i].name, name) == 0) {
-            return (enum format)i;
-        }
-    }
-    return FORMAT_NONE;
-}
 
 enum format format_of_file(const char *name)
 {
@@ -114,11 +102,11 @@ static int refuse_byte(const struct source *source, uint64_t at, char c, const c
                     c > ' ' && c < 0x7F ? found : code, why);
 }
 
-/* Complain about input that by its first bytes is something else than `format`. */
-static int check_kind(struct source *source, enum format format)
+/* Complain about input that by its first bytes is something else than JSON. */
+static int check_kind(struct source *source)
 {
     char hint[HINT_TEXT];
-    format_hint(source, format, hint, sizeof hint);
+    format_hint(source, FORMAT_JSON, hint, sizeof hint);
     return hint[0] != '\0' ? complain(EXIT_USAGE, "%s%s", source->name, hint) : EXIT_DONE;
 }
 
@@ -151,42 +139,45 @@ int format_of_content(struct source *source, bool described, enum format *format
     if (*format != FORMAT_JSON || json || first == count) {
         return EXIT_DONE;
     }
-    STEP(check_kind(source, FORMAT_JSON));
+    STEP(check_kind(source));
     const size_t odd = control < count ? control : first;
     return refuse_byte(source, odd, start[odd], ANY_FORMAT);
 }
 
-int format_check_start(struct source *source)
+int format_load_json(struct source *source, size_t *first)
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
     size_t count = 0;
-    STEP(check_kind(source, FORMAT_JSON));
+    STEP(check_kind(source));
     STEP(source_start(source, start, CONTENT_GUESS_BYTES, &count));
-    size_t first = strspn(start, " \t\r\n");
-    return first == count || start[first] == '[' || start[first] == '{'
-               ? EXIT_DONE
-               : refuse_byte(source, first, start[first], AN_ARRAY);
+    *first = strspn(start, " \t\r\n");
+    if (*first < count && start[*first] != '[' && start[*first] != '{') {
+        return refuse_byte(source, *first, start[*first], AN_ARRAY);
+    }
+    STEP(source_load(source));
+    *first = strspn(source->memory, " \t\r\n");
+    const char c = source->memory[*first];
+    if (c == '\0' && *first == source->bytes) {
+        return complain(EXIT_USAGE, "%s is empty; give numbers such as [[1,2],[3,4]]",
+                        source->name);
+    }
+    return c == '[' || c == '{' ? EXIT_DONE : refuse_byte(source, *first, c, AN_ARRAY);
 }
 
-int format_check_array(const struct source *source)
+int format_measure_array(const struct source *source, size_t first, struct json_array *array)
 {
     struct error err = ERROR_INIT;
-    struct json_array array;
-    size_t first = strspn(source->memory, " \t\r\n");
-    if (source->memory[first] != '[') {
-        return refuse_byte(source, first, source->memory[first], AN_ARRAY);
-    }
-    enum status status =
-        json_tensor_measure(source->memory + first, source->bytes - first, NULL, &array, &err);
+    const enum status status =
+        json_tensor_measure(source->memory + first, source->bytes - first, NULL, array, &err);
     if (status == STATUS_INVALID_JSON) {
         return complain(EXIT_USAGE,
                         "%s ends after %" PRIu64 " bytes inside an array: ']' is missing",
                         source->name, source->bytes);
     }
     if (status != STATUS_OK) {
-        return EXIT_DONE; /* the server has the better message */
+        return complain(EXIT_USAGE, "%s: %s", source->name, err.detail);
     }
-    size_t end = first + array.cut.bytes;
+    size_t end = first + array->cut.bytes;
     end += strspn(source->memory + end, " \t\r\n");
     return end == source->bytes ? EXIT_DONE
                                 : refuse_byte(source, end, source->memory[end],

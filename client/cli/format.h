@@ -1,13 +1,13 @@
-/* Formats of files: their names, and guesses from the first bytes of an input.
- *
- * The first bytes are checked before any byte is sent: so a complaint is about the user's file,
- * not about the request that `tally` makes of the file. Thread: the main one. */
+/* Formats of files: their names, guesses from the first bytes of an input, and the place where a JSON
+ * text ends. Possible failures: input that is something else than its format is EXIT_USAGE, after a
+ * complaint. Thread: the main one. */
 #ifndef TALLY_CLI_FORMAT_H
 #define TALLY_CLI_FORMAT_H
 
 #include "client/cli/source.h"
+#include "proto/json/tensor.h"
 
-enum format {
+enum format { /* the order is that of the choices of --format */
     FORMAT_NONE,
     FORMAT_NPY,
     FORMAT_RAW,
@@ -15,12 +15,6 @@ enum format {
     FORMAT_TEXT,
     FORMAT_CSV
 };
-
-/* The content type of a request, and of an answer: numbers are sent as raw bytes. */
-static inline const char *format_content_type(enum format format)
-{
-    return format == FORMAT_JSON ? "application/json" : "application/octet-stream";
-}
 
 static inline bool format_is_text(enum format format)
 {
@@ -32,8 +26,7 @@ static inline bool format_is_binary(enum format format)
     return format == FORMAT_NPY || format == FORMAT_RAW;
 }
 
-/* The format of this name ("npy"), or of a file name with this ending; FORMAT_NONE of NULL. */
-enum format format_named(const char *name);
+/* The format of a file name with this ending; FORMAT_NONE of NULL. */
 enum format format_of_file(const char *name);
 
 /* Guess the format from the first bytes of the input; `described`: its type and shape were given.
@@ -45,12 +38,13 @@ int format_of_content(struct source *source, bool described, enum format *format
  * or like nothing that is known. */
 void format_hint(struct source *source, enum format format, char *text, size_t size);
 
-/* Complain about input that by its first bytes cannot be JSON: the input may be endless. Returns
- * EXIT_DONE or an exit status. */
-int format_check_start(struct source *source);
+/* Load JSON to memory. *first is the index of its first character, '[' or '{'. Input that by its
+ * first bytes cannot be JSON is refused before the rest is read, since the input may be endless.
+ * Returns EXIT_DONE or an exit status. */
+int format_load_json(struct source *source, size_t *first);
 
-/* Complain about JSON that is neither a whole request nor one array. The source is loaded. Returns
- * EXIT_DONE or an exit status. */
-int format_check_array(const struct source *source);
+/* Measure the JSON array in a loaded source, and refuse text behind the array. Returns EXIT_DONE or an
+ * exit status. */
+int format_measure_array(const struct source *source, size_t first, struct json_array *array);
 
 #endif

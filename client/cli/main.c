@@ -1,6 +1,6 @@
 /* `tally`: the command line of the Tally service.
  *
- *   command found -> options parsed -> client opened -> command run -> client closed
+ *   command line parsed -> client opened -> command run -> client closed
  *
  * Possible failures: the function that finds a failure complains on standard error and returns the
  * exit status (terminal.h). Signals end a command as soon as possible. Thread: the main one. */
@@ -30,80 +30,54 @@ static bool is_hash_line(const char *line)
            (hash[HASH_DIGITS] == '\0' || hash[HASH_DIGITS] == ':');
 }
 
-/* Read the next line, without its end. Returns false at the end of the file and after an error. */
-static bool read_line(FILE *file, char *line, size_t size)
-{
-    if (fgets(line, (int)size, file) == NULL) {
-        return false;
-    }
-    line[strcspn(line, "\r\n")] = '\0';
-    return true;
-}
-
-/* Whether the file is the server's --token-file, by its first line that is neither empty nor a
- * comment. `first` is the first line of the file. */
-static bool holds_hashes(FILE *file, const char *first)
-{
-    char line[TOKEN_TEXT];
-    (void)snprintf(line, sizeof line, "%s", first);
-    for (int i = 0; i < COMMENTS_MAX && (line[0] == '\0' || line[0] == '#'); i++) {
-        if (!read_line(file, line, sizeof line)) {
-            return false;
-        }
-    }
-    return is_hash_line(line);
-}
-
-/* Read the bearer token: the first line of a file, or $TALLY_TOKEN. Returns false after
+/* Read the bearer token: the first line of a file, or $TALLY_TOKEN. The file is the server's if its
+ * first line that is neither empty nor a comment is a hash. Returns EXIT_DONE, or EXIT_USAGE after
  * complaining. */
-static bool read_token(const struct settings *settings, char *token, size_t size)
+static int read_token(const char *path, char token[TOKEN_TEXT])
 {
     const char *given = getenv("TALLY_TOKEN"); /* NOLINT(concurrency-mt-unsafe): read only */
-    if (settings->token_file == NULL) {
-        int length = snprintf(token, size, "%s", given == NULL ? "" : given);
-        if (length < 0 || (size_t)length >= size) {
-            (void)complain(EXIT_USAGE, "TALLY_TOKEN is longer than %zu bytes", size - 1);
-            return false;
+    char line[TOKEN_TEXT] = "";
+    if (path == NULL) {
+        const int length = snprintf(token, TOKEN_TEXT, "%s", given == NULL ? "" : given);
+        return length < TOKEN_TEXT ? EXIT_DONE
+                                   : complain(EXIT_USAGE, "TALLY_TOKEN is longer than %d bytes",
+                                              TOKEN_TEXT - 1);
+    }
+    FILE *file = fopen(path, "re");
+    for (int i = 0; file != NULL && i <= COMMENTS_MAX && (line[0] == '\0' || line[0] == '#') &&
+                    fgets(line, sizeof line, file) != NULL;
+         i++) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (i == 0) {
+            memcpy(token, line, sizeof line);
         }
-        return true;
     }
-    FILE *file = fopen(settings->token_file, "re");
-    token[0] = '\0';
-    bool read = file != NULL && (read_line(file, token, size) || ferror(file) == 0);
-    if (!read) {
-        (void)complain(EXIT_USAGE, "cannot read a token from %s: %s", settings->token_file,
-                       errno_text());
-    }
-    const bool hashes = read && holds_hashes(file, token);
+    const bool failed = file == NULL || ferror(file) != 0;
+    const char *reason = failed ? errno_text() : "";
     if (file != NULL) {
         (void)fclose(file);
     }
-    const size_t length = strlen(token);
-    if (hashes) {
-        (void)complain(EXIT_USAGE,
-                       "cannot read a token from %s: it holds hashes, for the server's "
-                       "--token-file; tally needs the token itself, which `tally token new` "
-                       "showed on standard error",
-                       settings->token_file);
-        read = false;
-    } else if (read && (length == 0 || length + 1 == size)) {
-        (void)complain(
-            EXIT_USAGE,
-            "cannot read a token from %s: the first line is %s, expected a token of at most "
-            "%zu bytes",
-            settings->token_file, length == 0 ? "empty" : "too long", size - 2);
-        read = false;
+    if (!failed && is_hash_line(line)) {
+        reason =
+            "it holds hashes, for the server's --token-file; tally needs the token itself, "
+            "which `tally token new` showed on standard error";
+    } else if (!failed && token[0] == '\0') {
+        reason = "the first line is empty, expected a token";
+    } else if (!failed && strlen(token) == TOKEN_TEXT - 1) {
+        reason = "the first line is too long, expected a token";
     }
-    return read;
+    return reason[0] == '\0'
+               ? EXIT_DONE
+               : complain(EXIT_USAGE, "cannot read a token from %s: %s", path, reason);
 }
 
 /* Open a client with the settings. Returns NULL after complaining. */
-static struct tally *open_client(const struct settings *settings, const char *url)
+static struct tally *open_client(const struct settings *settings)
 {
-    char token[TOKEN_TEXT];
+    char token[TOKEN_TEXT] = "";
     struct tally_error err;
     struct tally_options options = TALLY_OPTIONS_INIT;
-    if (!read_token(settings, token, sizeof token)) {
+    if (read_token(settings->token_file, token) != EXIT_DONE) {
         return NULL;
     }
     options.token = token[0] != '\0' ? token : NULL;
@@ -116,7 +90,7 @@ static struct tally *open_client(const struct settings *settings, const char *ur
                       : settings->retries < 0 ? 0
                                               : (int32_t)settings->retries;
     options.user_agent = "tally/" TALLY_VERSION;
-    struct tally *client = tally_open(url, &options, &err);
+    struct tally *client = tally_open(settings->url, &options, &err);
     if (client == NULL) {
         (void)complain(EXIT_USAGE, "%s", err.message);
     }
@@ -135,8 +109,9 @@ static void reserve_standard_descriptors(void)
     }
 }
 
-static int call_command(enum command_id command, const struct settings *settings)
+static int call_command(const struct settings *settings)
 {
+    const enum command_id command = settings->command;
     static int (*const commands[COMMAND_COUNT])(const struct settings *, struct tally *) = {
         [COMMAND_CUMSUM] = command_cumsum,         [COMMAND_DEVICES] = command_devices,
         [COMMAND_HEALTH] = command_health,         [COMMAND_VERSION] = command_version,
@@ -145,7 +120,7 @@ static int call_command(enum command_id command, const struct settings *settings
     };
     struct tally *client = NULL;
     if (command != COMMAND_TOKEN && command != COMMAND_COMPLETION) {
-        client = open_client(settings, settings->url);
+        client = open_client(settings);
         if (client == NULL) {
             return EXIT_USAGE;
         }
@@ -157,44 +132,36 @@ static int call_command(enum command_id command, const struct settings *settings
 
 static int run_command_line(int argc, char **argv)
 {
+    struct settings settings = {
+        .command = COMMAND_COUNT,
+        .retries = -1,
+        .part_bytes = 64 << 20,
+        .flush_ms = 100,
+    };
     if (argc > 1 && strcmp(argv[1], "--complete") == 0) {
         completion_offer(argc - 2, argv + 2);
         return EXIT_DONE;
     }
-    options_command_first(argc, argv);
-    const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "help") == 0 && argc > 2) {
-        enum command_id about = command_find(argv[2]);
-        if (about != COMMAND_COUNT) {
-            options_help(about, stdout);
-        }
-        return about != COMMAND_COUNT ? EXIT_DONE : EXIT_USAGE;
+    STEP(options_parse(argc, argv, &settings));
+    if (settings.command == COMMAND_HEALTH && settings.timeout_s <= 0) {
+        settings.timeout_s = 10;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        options_overview(stdout);
-        return argc > 1 ? EXIT_DONE : EXIT_USAGE;
+    if (settings.command != COMMAND_COUNT && settings.help) {
+        options_help(settings.command, stdout);
+        return EXIT_DONE;
     }
-    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+    if (settings.command != COMMAND_COUNT) {
+        return call_command(&settings);
+    }
+    if (settings.version) {
         (void)printf("tally %s\n", tally_library_version());
         return EXIT_DONE;
     }
-    enum command_id command = command_find(name);
-    if (command == COMMAND_COUNT) {
-        return EXIT_USAGE;
+    if (!settings.help && argc > 1) {
+        return complain(EXIT_USAGE, "there is no command; `tally --help` lists them");
     }
-    struct settings settings = {
-        .retries = -1,
-        .timeout_s = command == COMMAND_HEALTH ? 10 : 0,
-        .part_bytes = 64 << 20,
-        .flush_ms = 100,
-    };
-    int status = options_parse(command, argc - 1, argv + 1, &settings);
-    if (status == EXIT_DONE && settings.help) {
-        options_help(command, stdout);
-    } else if (status == EXIT_DONE) {
-        status = call_command(command, &settings);
-    }
-    return status;
+    options_overview(stdout);
+    return settings.help ? EXIT_DONE : EXIT_USAGE;
 }
 
 /* Whether standard output is a pipe or a socket whose reader has closed it. The error of an earlier

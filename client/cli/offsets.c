@@ -61,7 +61,7 @@ static int read_lines(struct text_reader *reader, int64_t **list, uint64_t *coun
 
 static int load_text(struct source *source, int64_t **offsets, uint64_t *count)
 {
-    const struct settings settings = {.dtype = "int64"};
+    const struct settings settings = {.dtype = 1 + TALLY_INT64};
     struct text_reader reader;
     int64_t *list = NULL;
     uint64_t lines = 0;

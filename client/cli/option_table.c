@@ -4,6 +4,8 @@
 #include "proto/dtype.h"
 #include "proto/macros.h"
 
+#include <string.h>
+
 enum {
     ON_CUMSUM = 1 << COMMAND_CUMSUM,
     ON_INFO = 1 << COMMAND_DEVICES | 1 << COMMAND_HEALTH | 1 << COMMAND_VERSION,
@@ -12,12 +14,12 @@ enum {
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
-/* The types of sums, and those of elements. */
+/* The types of sums, and those of elements, in the order of enum tally_dtype. */
 #define TYPE_NAME(symbol, bytes, kind, exponent, name, ...) " " name
 /* Without the first blank. */
 #define TYPES       &(DTYPE_TABLE(TYPE_NAME))[1]
 #define INPUT_TYPES &(DTYPE_TABLE(TYPE_NAME) " bool")[1]
-#define FORMATS     "npy raw json text csv"
+#define FORMATS     "npy raw json text csv" /* in the order of enum format */
 #define AT(field)   offsetof(struct settings, field)
 #define ANY         0, 0
 
@@ -96,6 +98,7 @@ const struct option_row option_rows[] = {
     {"quiet", 'q', OPTION_FLAG, NULL, NULL, AT(quiet), ANY, ON_CUMSUM,
      "no progress bar"},
     {"help", 'h', OPTION_FLAG, NULL, NULL, AT(help), ANY, ON_ALL, "show this help"},
+    {"version", 'V', OPTION_FLAG, NULL, NULL, AT(version), ANY, 0, "print the version"},
 };
 
 const struct command_row command_rows[COMMAND_COUNT] = {
@@ -133,3 +136,34 @@ const struct command_row command_rows[COMMAND_COUNT] = {
 /* clang-format on */
 
 const size_t option_row_count = ARRAY_COUNT(option_rows);
+
+const struct option_row *option_named(const char *name, size_t count)
+{
+    const struct option_row *found = NULL;
+    for (size_t i = 0; i < option_row_count; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (strncmp(row->name, name, count) == 0 &&
+            (found == NULL || row->name[count] == '\0')) {
+            found = row;
+        }
+    }
+    return found;
+}
+
+const struct option_row *option_lettered(char letter)
+{
+    size_t i = 0;
+    while (i < option_row_count && (letter == '\0' || option_rows[i].letter != letter)) {
+        i++;
+    }
+    return i < option_row_count ? &option_rows[i] : NULL;
+}
+
+enum command_id command_named(const char *name)
+{
+    int i = 0;
+    while (i < COMMAND_COUNT && strcmp(command_rows[i].name, name) != 0) {
+        i++;
+    }
+    return (enum command_id)i;
+}

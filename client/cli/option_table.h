@@ -34,6 +34,7 @@ struct number_list {
 
 /* The values of all options, and the operands. Texts are borrowed from argv. */
 struct settings {
+    enum command_id command; /* COMMAND_COUNT: none */
     const char *url;
     const char *token_file;
     const char *ca_file;
@@ -44,14 +45,16 @@ struct settings {
     int64_t retries;  /* -1: the library's default */
     bool quiet;
     bool help;
+    bool version;
     bool json;
 
     const char *output;
-    const char *format;
-    const char *output_format;
-    const char *dtype;
-    const char *output_dtype;
-    const char *nan;
+    int format; /* choices: 0: not given; else 1 + the index of the word in the option's row */
+    int output_format; /* the values of enum format */
+    int dtype;         /* 1 + an enum tally_dtype, as the next one */
+    int output_dtype;
+    int nan;     /* 1 + an enum tally_nan */
+    int decimal; /* 2: a comma */
     const char *initial;
     bool include_initial;
     const char *offsets_file;
@@ -70,7 +73,6 @@ struct settings {
     int64_t flush_ms;
     bool header;
     const char *delimiter;
-    const char *decimal;
     const char *columns;
 
     const char *scopes;
@@ -79,11 +81,22 @@ struct settings {
     const char *name;     /* the second: of a new token; NULL if none */
 };
 
+/* Whether the input or the result is laid out by strides. */
+static inline bool settings_have_strides(const struct settings *settings)
+{
+    return settings->strides.count > 0 || settings->output_strides.count > 0;
+}
+
+static inline char settings_decimal(const struct settings *settings)
+{
+    return (char)(settings->decimal == 2 ? ',' : '.');
+}
+
 enum option_kind {
     OPTION_FLAG,    /* bool */
     OPTION_TEXT,    /* const char * */
     OPTION_FILE,    /* const char *, completed as a file name */
-    OPTION_CHOICE,  /* const char *, one of `choices` */
+    OPTION_CHOICE,  /* int, 1 + the index in `choices` */
     OPTION_INTEGER, /* int64_t, from least to most */
     OPTION_SIZE,    /* int64_t, the same in bytes, with or without a unit */
     OPTION_NUMBER,  /* double, from least to most */
@@ -114,5 +127,12 @@ struct command_row {
 extern const struct option_row option_rows[];
 extern const size_t option_row_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
+
+/* Return the option of this name, `count` bytes long, else the first whose name begins so; NULL: none. */
+const struct option_row *option_named(const char *name, size_t count);
+/* Return the option of this letter; NULL: none. */
+const struct option_row *option_lettered(char letter);
+/* Return the command of this name; COMMAND_COUNT: none. */
+enum command_id command_named(const char *name);
 
 #endif

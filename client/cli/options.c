@@ -1,5 +1,6 @@
-/* Parsing with getopt_long(), by the rows of option_table.c, and --help. Operands and options may
- * have any order; "--" ends the options, "-" is an operand. */
+/* Parsing with getopt_long(), by the rows of option_table.c, and --help. The first operand is the command.
+ * Operands and options may have any order; "--" ends the options, "-" is an operand. Whether the
+ * command has the options is checked at the end, since options may precede the command. */
 #include "client/cli/options.h"
 
 #include "client/cli/terminal.h"
@@ -24,38 +25,37 @@ enum {
     CHOICES_TEXT = 256
 };
 
-enum command_id command_find(const char *name)
+/* Set *command to the command of this name. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+static int find_command(const char *name, enum command_id *command)
 {
     struct suggestion suggestion = suggestion_for(name);
+    *command = command_named(name);
+    if (*command != COMMAND_COUNT) {
+        return EXIT_DONE;
+    }
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        if (strcmp(command_rows[i].name, name) == 0) {
-            return (enum command_id)i;
-        }
         suggestion_consider(&suggestion, command_rows[i].name);
     }
-    if (access(name, F_OK) == 0) {
-        (void)complain(EXIT_USAGE, "\"%s\" is a file; did you mean tally cumsum %s?", name,
-                       name);
-    } else {
-        (void)complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them",
-                       name, suggestion.text[0] != '\0' ? suggestion.text : ";");
-    }
-    return COMMAND_COUNT;
+    return access(name, F_OK) == 0
+               ? complain(EXIT_USAGE, "\"%s\" is a file; did you mean tally cumsum %s?", name,
+                          name)
+               : complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them",
+                          name, suggestion.text[0] != '\0' ? suggestion.text : ";");
 }
 
 /* ---- values ---- */
 
-/* Whether `word` is one of `choices`. Otherwise suggests the nearest one, unless `word` is the
- * beginning of several. */
-static bool is_choice(const char *choices, const char *word, struct suggestion *suggestion)
+/* Return 1 + the index of `word` in `choices`; 0 if it is none of them, after suggesting the nearest one,
+ * unless `word` is the beginning of several. */
+static int find_choice(const char *choices, const char *word, struct suggestion *suggestion)
 {
     int begun = 0;
-    while (*choices != '\0') {
+    for (int index = 1; *choices != '\0'; index++) {
         char choice[WORD_TEXT];
         size_t length = strcspn(choices, " ");
         (void)snprintf(choice, sizeof choice, "%.*s", (int)length, choices);
         if (strcmp(choice, word) == 0) {
-            return true;
+            return index;
         }
         suggestion_consider(suggestion, choice);
         begun += strncmp(choice, word, strlen(word)) == 0;
@@ -65,7 +65,7 @@ static bool is_choice(const char *choices, const char *word, struct suggestion *
     if (begun > 1) {
         suggestion->text[0] = '\0';
     }
-    return false;
+    return 0;
 }
 
 /* "npy, raw or json" */
@@ -110,7 +110,9 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-bool number_list_parse(const char *text, bool open, struct number_list *list)
+/* Parse non-negative numbers that commas separate; if `open`, one of them may be -1. Returns false for
+ * other text. */
+static bool parse_list(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
     for (;;) {
@@ -165,10 +167,10 @@ static void bound_text(const struct option_row *row, double bound, char *text, s
 }
 
 /* Store the value of an option, NULL for a flag. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
-static int store_value(enum command_id command, const struct option_row *row, const char *value,
+static int store_value(const struct option_row *row, const char *value,
                        struct settings *settings)
 {
-    bool open = command == COMMAND_CUMSUM && row->offset == offsetof(struct settings, shape);
+    const bool open = row->offset == offsetof(struct settings, shape);
     void *to = (char *)settings + row->offset;
     const char *expected = "";
     const char *advice = NULL;
@@ -188,8 +190,8 @@ static int store_value(enum command_id command, const struct option_row *row, co
     case OPTION_CHOICE:
         choices_text(row->choices, choices, sizeof choices);
         expected = choices;
-        right = is_choice(row->choices, value, &suggestion);
-        *(const char **)to = value;
+        *(int *)to = find_choice(row->choices, value, &suggestion);
+        right = *(int *)to > 0;
         break;
     case OPTION_FILE:
         expected = "the name of a file";
@@ -215,7 +217,7 @@ static int store_value(enum command_id command, const struct option_row *row, co
     case OPTION_LIST:
         expected = open ? "integers separated by commas, like 3,4, of which one may be -1"
                         : "integers from 0 on separated by commas, like 3,4";
-        right = number_list_parse(value, open, to);
+        right = parse_list(value, open, to);
         break;
     }
     if (row->offset == offsetof(struct settings, axis)) {
@@ -244,178 +246,158 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* Return the row of a result of getopt_long(); NULL: none. */
-static const struct option_row *row_of(enum command_id command, int found)
-{
-    if (found >= FIRST_ROW) {
-        return &option_rows[found - FIRST_ROW];
-    }
-    for (size_t i = 0; i < option_row_count; i++) {
-        if (found != 0 && option_rows[i].letter == found &&
-            option_is_on(&option_rows[i], command)) {
-            return &option_rows[i];
-        }
-    }
-    return NULL;
-}
-
-/* Return the row of the option with this name; NULL: none. */
-static const struct option_row *row_named(const char *name)
-{
-    for (size_t i = 0; i < option_row_count; i++) {
-        if (strcmp(option_rows[i].name, name) == 0) {
-            return &option_rows[i];
-        }
-    }
-    return NULL;
-}
-
 /* Store an operand; `before` is the word before it. */
-static int store_operand(enum command_id command, const char *word, const char *before,
-                         struct settings *settings)
+static int store_operand(const char *word, const char *before, struct settings *settings)
 {
+    const enum command_id command = settings->command;
     if (word[0] == '\0') {
         return complain(EXIT_USAGE, "an argument is empty, '': leave it out, or set the "
                                     "variable that it was made of");
+    }
+    if (command == COMMAND_COUNT) {
+        const bool help = strcmp(word, "help") == 0 && !settings->help;
+        settings->help = settings->help || help;
+        return help ? EXIT_DONE : find_command(word, &settings->command);
     }
     if (command == COMMAND_TOKEN && settings->argument != NULL && settings->name == NULL) {
         settings->name = word;
         return EXIT_DONE;
     }
-    if (settings->argument != NULL || command_rows[command].operand[0] == '\0') {
-        const struct option_row *row =
-            strncmp(before, "--", 2) == 0 ? row_named(before + 2) : NULL;
-        if (row != NULL && row->kind == OPTION_FLAG) {
-            return complain(EXIT_USAGE, "unexpected argument \"%s\": %s takes no value", word,
-                            before);
-        }
-        if (command == COMMAND_CUMSUM) {
-            return complain(
-                EXIT_USAGE,
-                "unexpected argument \"%s\": %s is the input already; -o FILE names "
-                "the result",
-                word, settings->argument);
-        }
-        return complain(EXIT_USAGE,
-                        "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
-                        command_rows[command].name);
+    if (settings->argument == NULL && command_rows[command].operand[0] != '\0') {
+        settings->argument = word;
+        return EXIT_DONE;
     }
-    settings->argument = word;
-    return EXIT_DONE;
+    const struct option_row *row =
+        strncmp(before, "--", 2) == 0 ? option_named(before + 2, strlen(before + 2)) : NULL;
+    if (row != NULL && row->kind == OPTION_FLAG) {
+        return complain(EXIT_USAGE, "unexpected argument \"%s\": %s takes no value", word,
+                        before);
+    }
+    return command == COMMAND_CUMSUM
+               ? complain(EXIT_USAGE,
+                          "unexpected argument \"%s\": %s is the input already; -o FILE names "
+                          "the result",
+                          word, settings->argument)
+               : complain(EXIT_USAGE,
+                          "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
+                          command_rows[command].name);
 }
 
 /* Whether a letter and its value, such as -axis, are together the name of an option. */
 static bool is_misspelled(const char *word, const char *value)
 {
-    return word[0] == '-' && word[1] != '-' && value == word + 2 && row_named(word + 1) != NULL;
+    if (word[0] != '-' || value != word + 2) {
+        return false;
+    }
+    const size_t length = strlen(word + 1);
+    const struct option_row *row = option_named(word + 1, length);
+    return row != NULL && row->name[length] == '\0';
 }
 
-/* Complain about an unknown option, or an unknown letter in `word`. */
+/* Complain about an option that the command does not have, or whose beginning is that of several. */
 static int refuse_option(enum command_id command, const char *word)
 {
-    char letter[3] = {'-', (char)optopt, '\0'}; /* one of several letters behind a dash */
+    const int length = (int)strcspn(word, "=");
     char several[WORD_TEXT * 4] = "";
     int count = 0;
-    if (optopt != 0) {
-        word = letter;
-    }
+    bool known = false; /* by another command */
     struct suggestion suggestion = suggestion_for(word);
     for (size_t i = 0; i < option_row_count; i++) {
-        if (option_is_on(&option_rows[i], command)) {
-            char name[WORD_TEXT];
-            (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
+        char name[WORD_TEXT];
+        (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
+        if (command == COMMAND_COUNT || option_is_on(&option_rows[i], command)) {
             suggestion_consider(&suggestion, name);
-            if (optopt == 0 && strncmp(name, word, strcspn(word, "=")) == 0) {
-                text_append(several, sizeof several, "%s%s", count++ > 0 ? ", " : "", name);
-            }
+        }
+        known = known || strcmp(name, word) == 0;
+        if (length > 2 && strncmp(name, word, (size_t)length) == 0) {
+            text_append(several, sizeof several, "%s%s", count++ > 0 ? ", " : "", name);
         }
     }
-    if (count > 1) {
-        return complain(EXIT_USAGE, "%.*s is the beginning of %s: write more of it",
-                        (int)strcspn(word, "="), word, several);
+    if (count > 1 && !known) {
+        return complain(EXIT_USAGE, "%.*s is the beginning of %s: write more of it", length,
+                        word, several);
     }
-    return complain(EXIT_USAGE, "unknown option %s%s `tally %s --help` lists them", word,
+    const bool any = command == COMMAND_COUNT;
+    return complain(EXIT_USAGE, "unknown option %s%s `tally %s%s--help` lists them", word,
                     suggestion.text[0] != '\0' ? suggestion.text : ";",
-                    command_rows[command].name);
+                    any ? "" : command_rows[command].name, any ? "" : " ");
 }
 
-/* List the options of a command for getopt_long(); COMMAND_COUNT: of all commands. Both arrays must be
- * empty. */
-static void list_options(enum command_id command, struct option *names, char *letters)
+/* Complain about a word that getopt_long() does not take, after it returned '?' or ':'. */
+static int refuse_word(enum command_id command, int found, const char *word)
 {
-    size_t used = 0;
+    const struct option_row *row =
+        optopt >= FIRST_ROW ? &option_rows[optopt - FIRST_ROW] : option_lettered((char)optopt);
+    const char letter[3] = {'-', (char)optopt, '\0'}; /* one of several letters behind a dash */
+    if (row == NULL) {
+        return refuse_option(command, optopt != 0 ? letter : word);
+    }
+    return found == '?' ? complain(EXIT_USAGE, "option --%s takes no value", row->name)
+                        : complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
+                                   row->name, row->value);
+}
+
+/* List all options for getopt_long(). Both arrays must be empty. */
+static void list_options(struct option *names, char *letters)
+{
     assert(option_row_count <= ROWS_MAX);
     text_append(letters, LETTERS_TEXT,
                 "-:"); /* report operands in order, missing values as ':' */
     for (size_t i = 0; i < option_row_count; i++) {
         const struct option_row *row = &option_rows[i];
-        if (command != COMMAND_COUNT && !option_is_on(row, command)) {
-            continue;
-        }
-        bool flag = row->kind == OPTION_FLAG;
-        names[used++] = (struct option){row->name, flag ? no_argument : required_argument, NULL,
-                                        FIRST_ROW + (int)i};
+        const bool flag = row->kind == OPTION_FLAG;
+        names[i] = (struct option){row->name, flag ? no_argument : required_argument, NULL,
+                                   FIRST_ROW + (int)i};
         if (row->letter != 0) {
             text_append(letters, LETTERS_TEXT, "%c%s", row->letter, flag ? "" : ":");
         }
     }
 }
 
-void options_command_first(int argc, char **argv)
+/* Store a result of getopt_long(): an operand or an option. */
+static int store_word(int found, char **argv, bool given[ROWS_MAX], struct settings *settings)
 {
-    struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
-    char letters[LETTERS_TEXT] = "";
-    int found = 0;
-    list_options(COMMAND_COUNT, names, letters);
-    opterr = 0;
-    do {
-        found =
-            getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
-    } while (found != -1 && found != 1);
-    int at = found == 1 ? optind - 1 : optind;
-    optind = 0; /* options_parse() starts over */
-    if (at > 1 && at < argc) {
-        char *command = argv[at];
-        memmove(&argv[2], &argv[1], (size_t)(at - 1) * sizeof *argv);
-        argv[1] = command;
+    const char *word = argv[optind - 1];
+    if (found == 1) {
+        return store_operand(optarg, argv[optind - 2], settings);
     }
+    if (found == '?' || found == ':') {
+        return refuse_word(settings->command, found, word);
+    }
+    const struct option_row *row =
+        found >= FIRST_ROW ? &option_rows[found - FIRST_ROW] : option_lettered((char)found);
+    if (is_misspelled(word, optarg)) {
+        return complain(EXIT_USAGE, "%s: a name of several letters has two dashes, -%s", word,
+                        word);
+    }
+    given[row - option_rows] = true;
+    return store_value(row, optarg, settings);
 }
 
-int options_parse(enum command_id command, int argc, char **argv, struct settings *settings)
+int options_parse(int argc, char **argv, struct settings *settings)
 {
     struct option names[ROWS_MAX + 1] = {{NULL, 0, NULL, 0}};
     char letters[LETTERS_TEXT] = "";
-    int status = EXIT_DONE;
-    list_options(command, names, letters);
-    while (status == EXIT_DONE) {
-        int found =
-            getopt_long(argc, argv, letters, names, NULL); /* NOLINT(concurrency-mt-unsafe) */
-        if (found == -1) {
-            break;
-        }
-        bool refused = found == '?' || found == ':';
-        const struct option_row *row = row_of(command, refused ? optopt : found);
-        if (found == 1) {
-            status = store_operand(command, optarg, argv[optind - 2], settings);
-        } else if (row == NULL) {
-            status = refuse_option(command, argv[optind - 1]);
-        } else if (found == '?') {
-            status = complain(EXIT_USAGE, "option --%s takes no value", row->name);
-        } else if (found == ':') {
-            status = complain(EXIT_USAGE, "option --%s needs a value: --%s %s", row->name,
-                              row->name, row->value);
-        } else if (is_misspelled(argv[optind - 1], optarg)) {
-            status = complain(EXIT_USAGE, "%s: a name of several letters has two dashes, -%s",
-                              argv[optind - 1], argv[optind - 1]);
-        } else {
-            status = store_value(command, row, optarg, settings);
+    bool given[ROWS_MAX] = {false};
+    int found = 0;
+    list_options(names, letters);
+    opterr = 0;
+    while ((found = getopt_long(argc, argv, letters, names, NULL)) !=
+           -1) { /* NOLINT(concurrency-mt-unsafe) */
+        STEP(store_word(found, argv, given, settings));
+    }
+    for (; optind < argc; optind++) {
+        STEP(store_operand(argv[optind], argv[optind - 1], settings));
+    }
+    const enum command_id command = settings->command;
+    for (size_t i = 0; command != COMMAND_COUNT && i < option_row_count; i++) {
+        if (given[i] && !option_is_on(&option_rows[i], command)) {
+            char name[WORD_TEXT];
+            (void)snprintf(name, sizeof name, "--%s", option_rows[i].name);
+            return refuse_option(command, name);
         }
     }
-    while (status == EXIT_DONE && optind < argc) {
-        status = store_operand(command, argv[optind], argv[optind - 1], settings);
-        optind++;
-    }
-    return status;
+    return EXIT_DONE;
 }
 
 /* ---- help ---- */

@@ -85,9 +85,8 @@ int part_sink_begin(struct part_sink *sink)
 int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dtype dtype,
                     const char *sums, const char *lines)
 {
-    uint64_t run_bytes = 0;
-    uint64_t runs = box_runs(sink->cutting, box, &run_bytes);
-    const uint64_t count = runs * run_bytes / sink->cutting->element_bytes;
+    const uint64_t bytes = box_bytes(sink->cutting, box);
+    const uint64_t count = bytes / sink->cutting->element_bytes;
     STEP(write_beginning(sink));
     if (lines != NULL) {
         return text_writer_replace(&sink->writer, lines, dtype, sums,
@@ -96,11 +95,8 @@ int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dt
     if (!format_is_binary(sink->format)) {
         return text_writer_add(&sink->writer, dtype, sums, count);
     }
-    for (uint64_t i = 0; i < runs; i++) {
-        uint64_t offset = sink->head_bytes + box_run_offset(sink->cutting, box, i);
-        STEP(destination_write(&sink->destination, offset, sums + i * run_bytes, run_bytes));
-    }
-    return EXIT_DONE;
+    return destination_write(&sink->destination,
+                             sink->head_bytes + box_offset(sink->cutting, box), sums, bytes);
 }
 
 int part_sink_finish(struct part_sink *sink, uint64_t outermost)

@@ -8,15 +8,13 @@
 #include "proto/npy_header.h"
 #include "proto/text.h"
 
-#include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
     HINT_TEXT = 256,
-    NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12,
-    LEAST_LENGTH =
-        64 /* elements along the axis of a part, so that the carry (a sum a line) is small */
+    NPY_HEAD_BYTES = LIMIT_NPY_HEADER + 12
 };
 
 /* ---- the tensor of the input ---- */
@@ -80,8 +78,10 @@ int tensor_of_raw(const struct settings *settings, struct source *source, struct
 {
     char hint[HINT_TEXT] = "";
     *tensor = (struct tensor){.shape = settings->shape};
-    /* The option table admits known types only. */
-    (void)tally_dtype_find(settings->dtype, &tensor->dtype);
+    tensor->dtype = (enum tally_dtype)(settings->dtype - 1);
+    if (settings_have_strides(settings)) {
+        return source->stream ? source_load(source) : EXIT_DONE;
+    }
     if (!source->stream) {
         format_hint(source, FORMAT_RAW, hint, sizeof hint);
     }
@@ -130,6 +130,79 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     return check_length(source, tensor, "");
 }
 
+/* Set the shape of the tensor: that of --shape, which a flat array may have, else that of the
+ * nesting. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+static int shape_of_json(const struct settings *settings, const struct source *source,
+                         const struct json_array *array, struct tensor *tensor)
+{
+    struct number_list *shape = &tensor->shape;
+    uint64_t elements = 1;
+    bool fits = true;
+    *shape = settings->shape;
+    if (shape->count == 0) {
+        shape->count = array->rank;
+        memcpy(shape->numbers, array->sizes, (size_t)array->rank * sizeof *array->sizes);
+    }
+    /* The nesting ends at the first dimension of 0; --shape names the dimensions behind it. */
+    const bool whole = shape->count == array->rank ||
+                       (shape->count > array->rank && array->sizes[array->rank - 1] == 0);
+    const bool same = whole && memcmp(shape->numbers, array->sizes,
+                                      (size_t)array->rank * sizeof *array->sizes) == 0;
+    if (array->rank > 1 && (!same || settings_have_strides(settings))) {
+        return complain(
+            EXIT_USAGE, "%s is a nested array, and %s: give a flat array, or leave it out",
+            source->name,
+            same ? "strides lay out a flat one" : "--shape is another than its own");
+    }
+    for (int i = 0; i < shape->count; i++) {
+        const int64_t size = shape->numbers[i];
+        fits =
+            fits && size >= 0 && !__builtin_mul_overflow(elements, (uint64_t)size, &elements);
+    }
+    if (settings->strides.count == 0 && (!fits || elements != array->elements)) {
+        return complain(EXIT_USAGE,
+                        "%s has %" PRIu64
+                        " numbers, expected the product of the sizes of --shape",
+                        source->name, array->elements);
+    }
+    return EXIT_DONE;
+}
+
+int tensor_of_json(const struct settings *settings, struct source *source,
+                   struct tensor *tensor, bool *flat)
+{
+    struct error err = ERROR_INIT;
+    struct json_array array;
+    STEP(format_measure_array(source, strspn(source->memory, " \t\r\n"), &array));
+    const enum dtype dtype =
+        settings->dtype > 0 ? (enum dtype)(settings->dtype - 1) : json_tensor_infer(&array);
+    enum status status = json_tensor_require_regular(&array, "", &err);
+    const struct json_read read = {
+        .dtype = dtype, .field = "", .rank = array.rank, .sizes = array.sizes};
+    const size_t bytes = (size_t)array.elements * dtype_info(dtype)->bytes;
+    *tensor = (struct tensor){.dtype = (enum tally_dtype)dtype};
+    *flat = array.rank == 1;
+    if (status == STATUS_OK) {
+        STEP(shape_of_json(settings, source, &array, tensor));
+    }
+    char *elements = malloc(bytes + 1);
+    if (elements == NULL) {
+        return complain_no_memory();
+    }
+    if (status == STATUS_OK) {
+        status = json_tensor_read(&read, array.cut, array.elements, elements, &err);
+    }
+    if (status != STATUS_OK) {
+        free(elements);
+        return complain(EXIT_USAGE, "%s: %s%s%s", source->name, array.ragged ? "" : err.field,
+                        array.ragged ? "" : ": ", err.detail);
+    }
+    free(source->memory);
+    source->memory = elements;
+    source->bytes = bytes;
+    return EXIT_DONE;
+}
+
 int tensor_of_text(const struct settings *settings, bool csv, struct part_source *parts)
 {
     struct text_reader *text = &parts->text;
@@ -151,15 +224,8 @@ int tensor_of_text(const struct settings *settings, bool csv, struct part_source
 
 /* ---- cutting ---- */
 
-static uint64_t parts_of(uint64_t size, uint64_t step)
-{
-    assert(step > 0);
-    return size / step + (size % step != 0);
-}
-
 struct cutting cutting_of(const struct tensor *tensor, const struct cutting_terms *terms)
 {
-    const int64_t axis = terms->axis;
     struct cutting cutting = {.outer = 1,
                               .length = 1,
                               .inner = 1,
@@ -168,40 +234,41 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
                               .element_bytes = tally_dtype_bytes(tensor->dtype)};
     const struct number_list *shape = &tensor->shape;
     for (int i = 0; i < shape->count; i++) {
-        uint64_t *size = i < axis    ? &cutting.outer
-                         : i == axis ? &cutting.length
-                                     : &cutting.inner;
-        *size = shape->numbers[i] < 0 ? OPEN_SIZE : *size * (uint64_t)shape->numbers[i];
+        uint64_t *size = i < terms->axis    ? &cutting.outer
+                         : i == terms->axis ? &cutting.length
+                                            : &cutting.inner;
+        *size = shape->numbers[i] < 0 || *size == OPEN_SIZE
+                    ? OPEN_SIZE
+                    : *size * (uint64_t)shape->numbers[i];
     }
-    const uint64_t extra = terms->extra;
     const bool open = cutting.length == OPEN_SIZE;
     const size_t widest = larger_of(cutting.element_bytes, terms->sum_bytes);
+    const uint64_t line = larger_of(cutting.inner, 1);
+    const uint64_t length = larger_of(open ? OPEN_SIZE : cutting.length + terms->extra, 1);
     uint64_t room = larger_of(terms->part_bytes / widest, 1); /* elements of a part */
-    uint64_t line = larger_of(cutting.inner, 1);
-    uint64_t length = larger_of(open ? OPEN_SIZE : cutting.length + extra, 1); /* of sums */
     if (terms->whole_lines) {
         room = larger_of(room, length * line);
     }
-    uint64_t least = smaller_of(length, LEAST_LENGTH);
-    cutting.outer_step = 1;
-    cutting.inner_step = line;
     if (!open && length <= room / line) { /* whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
         cutting.outer_step = larger_of(smaller_of(room / (length * line), cutting.outer), 1);
-    } else if (!terms->in_order && room / line < least) { /* some columns */
-        cutting.inner_step = larger_of(room / least, 1);
-        cutting.length_step =
-            larger_of(smaller_of(room / cutting.inner_step, cutting.length), 1);
     } else { /* a stretch of the axis */
         cutting.length_step = larger_of(room / line, 1);
+        cutting.outer_step = 1;
     }
-    cutting.lanes = parts_of(cutting.outer, cutting.outer_step) *
-                    parts_of(cutting.inner, cutting.inner_step);
-    cutting.steps = parts_of(cutting.length, cutting.length_step);
-    if (extra > 0 && cutting.steps == 0) { /* lines without elements have a sum, too */
-        cutting.steps = 1;
-    }
+    cutting.chained = open || cutting.length > cutting.length_step;
     return cutting;
+}
+
+struct cutting cutting_of_flat(uint64_t elements, size_t element_bytes)
+{
+    return (struct cutting){.outer = 1,
+                            .length = elements,
+                            .inner = 1,
+                            .outer_step = 1,
+                            .length_step = larger_of(elements, 1),
+                            .extra = 1, /* a tensor without elements may have sums */
+                            .element_bytes = element_bytes};
 }
 
 struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes)
@@ -215,9 +282,7 @@ struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes)
 struct box box_of_sums(const struct cutting *cutting, const struct box *box)
 {
     struct box sums = *box;
-    const bool first =
-        cutting->reverse ? box->at + box->count == cutting->length : box->at == 0;
-    if (first) {
+    if (box->first) {
         sums.count += cutting->extra;
     } else if (!cutting->reverse) {
         sums.at += cutting->extra;
@@ -227,7 +292,7 @@ struct box box_of_sums(const struct cutting *cutting, const struct box *box)
 
 uint64_t cutting_room(const struct cutting *cutting, size_t sum_bytes)
 {
-    const uint64_t lines = cutting->outer_step * cutting->inner_step;
+    const uint64_t lines = cutting->outer_step * cutting->inner;
     const uint64_t elements = lines * cutting->length_step;
     return larger_of(elements * cutting->element_bytes,
                      (elements + cutting->extra * lines) * sum_bytes);
@@ -240,45 +305,15 @@ uint64_t cutting_bytes(const struct cutting *cutting)
                 : cutting->outer * cutting->length * cutting->inner * cutting->element_bytes;
 }
 
-struct box cutting_box(const struct cutting *cutting, uint64_t lane, uint64_t step)
-{
-    uint64_t blocks = parts_of(cutting->inner, cutting->inner_step);
-    struct box box = {.outer = lane / blocks * cutting->outer_step,
-                      .at = step * cutting->length_step,
-                      .column = lane % blocks * cutting->inner_step};
-    box.outers = smaller_of(cutting->outer_step, cutting->outer - box.outer);
-    box.count = smaller_of(cutting->length_step, cutting->length - box.at);
-    box.columns = smaller_of(cutting->inner_step, cutting->inner - box.column);
-    if (cutting->reverse) { /* the last part of the axis is summed first */
-        box.at = cutting->length - box.at - box.count;
-    }
-    return box;
-}
-
 uint64_t box_bytes(const struct cutting *cutting, const struct box *box)
 {
-    return box->outers * box->count * box->columns * cutting->element_bytes;
+    return box->outers * box->count * cutting->inner * cutting->element_bytes;
 }
 
-uint64_t box_runs(const struct cutting *cutting, const struct box *box, uint64_t *run_bytes)
+uint64_t box_offset(const struct cutting *cutting, const struct box *box)
 {
-    bool together =
-        box->columns == cutting->inner && (box->outers == 1 || box->count == cutting->length);
-    uint64_t runs = together ? 1 : box->outers * box->count;
-    *run_bytes = runs == 0 ? 0 : box_bytes(cutting, box) / runs;
-    return runs;
-}
-
-uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, uint64_t i)
-{
-    uint64_t outer = box->outer;
-    uint64_t at = box->at;
-    if (i > 0) {
-        outer += i / box->count;
-        at += i % box->count;
-    }
-    uint64_t before = cutting->length == OPEN_SIZE ? at : outer * cutting->length + at;
-    return (before * cutting->inner + box->column) * cutting->element_bytes;
+    const uint64_t lines = cutting->length == OPEN_SIZE ? 0 : box->outer * cutting->length;
+    return (lines + box->at) * cutting->inner * cutting->element_bytes;
 }
 
 /* ---- reading boxes ---- */
@@ -288,21 +323,12 @@ uint64_t box_run_offset(const struct cutting *cutting, const struct box *box, ui
 static int check_booleans(const struct part_source *parts, const struct box *box,
                           const char *bytes)
 {
-    const struct cutting *cutting = &parts->cutting;
-    uint64_t run_bytes = 0;
-    const uint64_t runs = box_runs(cutting, box, &run_bytes);
-    unsigned char found = 0;
-    if (parts->tensor.dtype != TALLY_BOOL) {
-        return EXIT_DONE;
-    }
-    for (uint64_t i = 0; i < runs * run_bytes; i++) {
-        found |= (unsigned char)bytes[i];
-    }
-    for (uint64_t i = 0; found > 1 && i < runs * run_bytes; i++) {
+    const uint64_t count =
+        parts->tensor.dtype == TALLY_BOOL ? box_bytes(&parts->cutting, box) : 0;
+    for (uint64_t i = 0; i < count; i++) {
         if ((unsigned char)bytes[i] > 1) {
-            const uint64_t at = box_run_offset(cutting, box, i / run_bytes) + i % run_bytes;
-            return complain(EXIT_USAGE, "%s: " WORDS_BOOL, parts->bytes->name, at,
-                            (unsigned char)bytes[i]);
+            return complain(EXIT_USAGE, "%s: " WORDS_BOOL, parts->bytes->name,
+                            box_offset(&parts->cutting, box) + i, (unsigned char)bytes[i]);
         }
     }
     return EXIT_DONE;
@@ -310,16 +336,13 @@ static int check_booleans(const struct part_source *parts, const struct box *box
 
 int part_source_read(const struct part_source *parts, const struct box *box, char *to)
 {
-    uint64_t run_bytes = 0;
-    uint64_t runs = box_runs(&parts->cutting, box, &run_bytes);
-    for (uint64_t i = 0; i < runs; i++) {
-        uint64_t offset = parts->tensor.data_offset + box_run_offset(&parts->cutting, box, i);
-        STEP(source_read(parts->bytes, offset, to + i * run_bytes, run_bytes));
-    }
+    const uint64_t bytes = box_bytes(&parts->cutting, box);
+    STEP(source_read(parts->bytes, parts->tensor.data_offset + box_offset(&parts->cutting, box),
+                     to, bytes));
     if (parts->tensor.byte_swap) {
-        little_endian_swap(to, runs * run_bytes, parts->cutting.element_bytes);
+        little_endian_swap(to, bytes, parts->cutting.element_bytes);
     }
-    STEP(source_check_unchanged(parts->bytes));
+    STEP(parts->bytes->memory == NULL ? source_check_unchanged(parts->bytes) : EXIT_DONE);
     return check_booleans(parts, box, to);
 }
 
@@ -390,63 +413,85 @@ static int read_rows(struct part_source *parts, struct text_batch *batch)
                           batch->most, parts->bytes->name, batch->count);
 }
 
+/* Read at most `most` units, rows or whole lines, of a stream: *units of them. */
+static int read_stream(struct part_source *parts, char *to, uint64_t most, uint64_t unit_bytes,
+                       struct text_batch *batch, uint64_t *units)
+{
+    size_t taken = 0;
+    if (parts->is_text) {
+        batch->most = most;
+        STEP(read_rows(parts, batch));
+        taken = batch->count * parts->text.columns * parts->cutting.element_bytes;
+    } else {
+        STEP(source_read_next(parts->bytes, to, most * unit_bytes, unit_bytes, parts->gather_ms,
+                              &taken));
+    }
+    const bool open = cutting_bytes(&parts->cutting) == OPEN_SIZE;
+    *units = taken / unit_bytes;
+    if (taken % unit_bytes != 0 || (*units < most && parts->bytes->ended && !open)) {
+        return complain(EXIT_USAGE, "%s ended in the middle of %s", parts->bytes->name,
+                        open ? "a line" : "the tensor");
+    }
+    if (parts->tensor.byte_swap) {
+        little_endian_swap(to, taken, parts->cutting.element_bytes);
+    }
+    return EXIT_DONE;
+}
+
+/* Advance to the box behind one with this number of units. */
+static void advance(struct part_source *parts, uint64_t units)
+{
+    struct box *next = &parts->next;
+    if (!parts->cutting.chained) {
+        next->outer += units;
+        return;
+    }
+    next->at += units;
+    if (next->at == parts->cutting.length) {
+        next->at = 0;
+        next->outer++;
+    }
+}
+
 int part_source_read_next(struct part_source *parts, struct box *box, char *to,
                           struct kept_lines *kept, enum tally_dtype *dtype)
 {
     const struct cutting *cutting = &parts->cutting;
-    struct box *next = &parts->next;
-    size_t taken = 0;
-    bool chain = cutting->steps > 1;
-    /* If `chain`, a box is a stretch of the axis at one outer index, else a range of outer
-     * indices. `unit`: bytes of one step along the axis, or of one outer index. */
-    uint64_t unit =
-        (chain ? cutting->inner : cutting->length * cutting->inner) * cutting->element_bytes;
-    uint64_t left = chain ? cutting->length - next->at : cutting->outer - next->outer;
-    uint64_t most = smaller_of(chain ? cutting->length_step : cutting->outer_step, left);
-    *box = *next;
-    box->outers = 0;
-    box->columns = cutting->inner;
-    if (cutting->extra > 0 && cutting->length == 0 && cutting->inner > 0 &&
-        cutting->outer != OPEN_SIZE && left > 0) { /* lines without elements */
-        box->outers = most;
-        box->count = 0;
-        next->outer += most;
-        return EXIT_DONE;
+    const struct box next = parts->next;
+    const bool chained = cutting->chained;
+    const uint64_t unit_bytes =
+        (chained ? 1 : cutting->length) * cutting->inner * cutting->element_bytes;
+    const uint64_t most = chained
+                              ? smaller_of(cutting->length_step, cutting->length - next.at)
+                              : smaller_of(cutting->outer_step, cutting->outer - next.outer);
+    const bool over = next.outer == cutting->outer || most == 0;
+    uint64_t units = 0;
+    struct text_batch batch = {.numbers = to, .kept = kept, .dtype = parts->tensor.dtype};
+    *box = (struct box){.outer = next.outer, .at = next.at, .first = next.at == 0};
+    if (!over && unit_bytes == 0 && cutting->extra > 0 && cutting->inner > 0 &&
+        cutting->outer != OPEN_SIZE) { /* lines without elements, which have a sum */
+        units = most;
+    } else if (over || unit_bytes == 0) {
+        return !parts->bytes->stream ? EXIT_DONE
+               : parts->is_text      ? check_end_of_text(parts, to)
+                                     : check_end(parts);
+    } else if (parts->bytes->stream) {
+        STEP(read_stream(parts, to, most, unit_bytes, &batch, &units));
+    } else {
+        units = most;
     }
-    if (most == 0 || unit == 0 || next->outer == cutting->outer) {
-        return parts->is_text ? check_end_of_text(parts, to) : check_end(parts);
-    }
-    struct text_batch batch = {
-        .numbers = to, .most = most, .kept = kept, .dtype = parts->tensor.dtype};
-    STEP(parts->is_text
-             ? read_rows(parts, &batch)
-             : source_read_next(parts->bytes, to, most * unit, unit, parts->gather_ms, &taken));
-    taken += batch.count * parts->text.columns * cutting->element_bytes;
-    *dtype = batch.dtype;
-    bool open = cutting_bytes(cutting) == OPEN_SIZE;
-    if (taken % unit != 0 || (taken < most * unit && parts->bytes->ended && !open)) {
-        return complain(EXIT_USAGE, "%s ended in the middle of %s", parts->bytes->name,
-                        open ? "a line" : "the tensor");
-    }
-    uint64_t units = taken / unit;
-    box->outers = chain ? (units > 0) : units;
-    box->count = chain ? units : cutting->length;
-    if (units == 0 && cutting->extra > 0 && cutting->length == OPEN_SIZE && next->at == 0 &&
+    box->outers = chained ? (units > 0) : units;
+    box->count = chained ? units : cutting->length;
+    if (units == 0 && cutting->extra > 0 && cutting->length == OPEN_SIZE && next.at == 0 &&
         !parts->ended) { /* the stream has no elements, but its lines have a sum */
         box->outers = 1;
         parts->ended = true;
     }
-    if (chain) {
-        next->at += units;
-    } else {
-        next->outer += units;
+    if (chained && cutting->reverse) { /* the last part of the axis is summed first */
+        box->at = cutting->length - box->at - box->count;
     }
-    if (chain && next->at == cutting->length) {
-        next->at = 0;
-        next->outer++;
-    }
-    if (parts->tensor.byte_swap) {
-        little_endian_swap(to, taken, cutting->element_bytes);
-    }
-    return check_booleans(parts, box, to);
+    *dtype = batch.dtype;
+    advance(parts, units);
+    return parts->bytes->stream ? check_booleans(parts, box, to)
+                                : part_source_read(parts, box, to);
 }

@@ -78,6 +78,7 @@ int source_more(struct source *source, size_t count, int wait_ms, bool *came)
     STEP(reserve_memory(source, source->bytes + count));
     STEP(read_some(source, source->memory + source->bytes, count, wait_ms, &got));
     source->bytes += got;
+    source->memory[source->bytes] = '\0';
     *came = got > 0 || source->ended;
     return EXIT_DONE;
 }
@@ -94,7 +95,7 @@ int source_peek(struct source *source, size_t count)
 void source_drop(struct source *source, size_t count)
 {
     source->bytes -= count;
-    memmove(source->memory, source->memory + count, (size_t)source->bytes);
+    memmove(source->memory, source->memory + count, (size_t)source->bytes + 1);
 }
 
 /* Copy the bytes in memory, else read once. */
@@ -145,6 +146,7 @@ int source_read_next(struct source *source, char *to, size_t room, size_t unit, 
     if (rest > 0) { /* the memory is empty, since `to` was not filled from it alone */
         STEP(reserve_memory(source, rest));
         memcpy(source->memory, to + have - rest, rest);
+        source->memory[rest] = '\0';
         source->bytes = rest;
     }
     *taken = have - rest;

@@ -14,8 +14,9 @@
 #include <time.h>
 
 struct source {
-    int fd;       /* owned unless standard input; -1 once closed */
-    char *memory; /* owned: bytes read ahead of a stream, or the loaded file; else NULL */
+    int fd; /* owned unless standard input; -1 once closed */
+    char *
+        memory; /* owned: bytes read ahead of a stream, or the loaded file, and a NUL; else NULL */
     size_t room;
     uint64_t bytes;          /* of the file, or in memory */
     uint64_t first_bytes;    /* size of the file when it was opened; 0: empty or unknown */

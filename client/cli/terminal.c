@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 enum {
-    BAR_LONGEST = 50,
     LINE_TEXT = 256,
     COMPLAINT_TEXT = 16384, /* room for names of files */
     WAKE_US = 100000
@@ -64,7 +63,6 @@ void catch_interrupts(void)
     memset(&action, 0, sizeof action);
     (void)sigfillset(&action.sa_mask);
     action.sa_handler = on_wake; /* first, since an interrupt sets the alarm */
-    (void)sigaction(SIGUSR1, &action, NULL);
     (void)sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_interrupt;
     (void)sigaction(SIGINT, &action, NULL);
@@ -85,11 +83,6 @@ void end_by_broken_pipe(void)
         (void)signal(SIGPIPE, SIG_DFL);
         (void)raise(SIGPIPE);
     }
-}
-
-void wake_thread(pthread_t thread)
-{
-    (void)pthread_kill(thread, SIGUSR1);
 }
 
 bool interrupted(void)
@@ -194,7 +187,16 @@ int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-const char *bytes_text(double bytes, char *text, size_t size)
+/* ---- progress ---- */
+
+void progress_begin(bool quiet)
+{
+    progress_shown = !quiet && isatty(STDERR_FILENO) == 1;
+    progress_start_ns = now_ns();
+}
+
+/* "1.5 GiB" */
+static const char *bytes_text(double bytes, char *text, size_t size)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     size_t unit = 0;
@@ -204,25 +206,6 @@ const char *bytes_text(double bytes, char *text, size_t size)
     }
     (void)snprintf(text, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
     return text;
-}
-
-/* ---- progress ---- */
-
-void progress_begin(bool quiet)
-{
-    progress_shown = !quiet && isatty(STDERR_FILENO) == 1;
-    progress_start_ns = now_ns();
-}
-
-/* Print "[#####-----]" in `width` characters and brackets. */
-static void bar_text(double fraction, int width, char *text)
-{
-    int filled = (int)(fraction * width);
-    text[0] = '[';
-    for (int i = 0; i < width; i++) {
-        text[1 + i] = i < filled ? '#' : '-';
-    }
-    memcpy(text + 1 + width, "]", 2);
 }
 
 /* Print " 42%  1.0 MiB of 2.4 MiB  3.1 MiB/s  0:01 left". */
@@ -250,8 +233,10 @@ static void figures_text(double moved, double total, double seconds, char *text)
 
 static void draw_progress(double summed, double total, double seconds)
 {
+    static const char full[] = "##################################################";
+    static const char rest[] = "--------------------------------------------------";
     char figures[LINE_TEXT] = "";
-    char bar[BAR_LONGEST + 3] = "";
+    char bar[sizeof full + sizeof rest + 1] = "";
     bool colour = colour_allowed(STDERR_FILENO);
     figures_text(summed, total, seconds, figures);
     struct winsize size = {.ws_col = 0};
@@ -259,7 +244,9 @@ static void draw_progress(double summed, double total, double seconds)
     int room = (known ? size.ws_col : 80) - 12; /* only one line can be cleared */
     int width = room - (int)strlen(figures) - 3;
     if (width > 5 && total >= 0) {
-        bar_text(summed / total, width < BAR_LONGEST ? width : BAR_LONGEST, bar);
+        width = width < (int)sizeof full - 1 ? width : (int)sizeof full - 1;
+        const int filled = (int)(summed / total * width);
+        (void)snprintf(bar, sizeof bar, "[%.*s%.*s]", filled, full, width - filled, rest);
     }
     (void)fprintf(stderr, "\r\033[K%-10s%s%s%s%.*s", "summing", colour ? "\033[32m" : "", bar,
                   colour ? "\033[0m" : "", room > 0 ? room : 0, figures);

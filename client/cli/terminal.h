@@ -10,7 +10,6 @@
 #include "client/tally.h"
 #include "proto/macros.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 
 /* Exit statuses; documented in tally(1). */
@@ -61,8 +60,6 @@ void end_by_broken_pipe(void);
  * longer than a tenth of a second (EINTR), also if the call begins later. */
 void catch_interrupts(void);
 bool interrupted(void);
-/* Interrupt the system call in which another thread waits. */
-void wake_thread(pthread_t thread);
 
 /* Begin a transfer whose progress is shown on the last line of a terminal. */
 void progress_begin(bool quiet);
@@ -70,9 +67,6 @@ void progress_begin(bool quiet);
 void progress_show(double summed, double total);
 /* Clear the line; complaints do this, too. */
 void progress_end(void);
-
-/* "1.5 GiB" */
-const char *bytes_text(double bytes, char *text, size_t size);
 
 int64_t now_ns(void);
 

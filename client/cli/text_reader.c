@@ -1,5 +1,4 @@
-/* Lines are cut out of the memory of the source and converted in place. A number that JSON can
- * spell is read where it stands; every other field goes through the tokenizer (fields.h).
+/* Lines are cut out of the memory of the source, and their fields are converted in place.
  *
  * A line that cannot be read ends a call before that line. The next call meets the line again as
  * its first one, and complains: so the rows before it have been handed over by then. */
@@ -129,51 +128,20 @@ static int refuse_field(const struct text_reader *reader, const struct field *fi
 
 /* ---- rows ---- */
 
-/* Read the next field if it is a number that JSON can spell, as most are. Returns false, without
- * moving the cursor past the field, if the field must go through the tokenizer. `read` is NULL for a
- * type that JSON cannot spell. The line ends at end[0] == '\n' or '\r'. */
-static bool read_plain(const struct text_reader *reader, number_reader read,
-                       struct field_cursor *cursor, char *out)
-{
-    const char delimiter = reader->dialect.delimiter;
-    const char *end = cursor->end;
-    enum number_result result = NUMBER_OK;
-    while (cursor->at < end && *cursor->at == ' ') {
-        cursor->at++;
-    }
-    if (read == NULL || cursor->at == end) {
-        return false;
-    }
-    const char *past = read(cursor->at, end + 1, out, &result);
-    if (past == NULL) {
-        return false;
-    }
-    if (reader->undecided || reader->dialect.decimal != '.') {
-        const char *digit = cursor->at;
-        while (digit < past && (isdigit((unsigned char)*digit) != 0 || *digit == '-')) {
-            digit++;
-        }
-        if (digit < past) {
-            return false;
-        }
-    }
-    while (delimiter != ' ' && *past == ' ') {
-        past++;
-    }
-    if (past != end && *past != delimiter && (delimiter != ' ' || *past != '\t')) {
-        return false;
-    }
-    cursor->due = past < end && delimiter != ' ';
-    cursor->at = cursor->due ? past + 1 : past;
-    return true;
-}
-
-/* Read a field through the tokenizer. Returns LINE_IS_WIDER if the field needs float64 and the
- * type is undecided. */
-static int read_field(const struct text_reader *reader, const struct field *field, char *out)
+/* Read a field of a line whose line break is at `end`. Most fields are numbers that JSON can spell, which
+ * `read` reads where they stand; NULL: the type has no such reader. Returns LINE_IS_WIDER if the
+ * field needs float64 and the type is undecided. */
+static int read_field(const struct text_reader *reader, number_reader read, const char *end,
+                      const struct field *field, char *out)
 {
     enum dtype dtype = (enum dtype)reader->dtype;
-    if (reader->undecided && !field_is_integer(field)) {
+    enum number_result result = NUMBER_OK;
+    const bool integer = !reader->undecided || field_is_integer(field);
+    if (integer && read != NULL && reader->dialect.decimal == '.' &&
+        read(field->at, end + 1, out, &result) == field->at + field->count) {
+        return EXIT_DONE;
+    }
+    if (!integer) {
         const enum field_kind wider = field_read(&reader->dialect, field, DTYPE_F64, out);
         return wider == FIELD_NUMBER || (wider == FIELD_MISSING && reader->missing)
                    ? LINE_IS_WIDER
@@ -188,19 +156,14 @@ static int read_field(const struct text_reader *reader, const struct field *fiel
 /* Check the number of fields of a line. */
 static int check_count(const struct text_reader *reader, uint64_t fields)
 {
-    static const struct {
-        char delimiter;
-        const char *name;
-    } names[] = {{' ', "blanks"},
-                 {'\t', "tabs"},
-                 {',', "commas; give --decimal , for decimal commas"},
-                 {';', "semicolons"}};
-    const char *name = "--delimiter";
+    const char delimiter = reader->dialect.delimiter;
+    const char *name = delimiter == ' '    ? "blanks"
+                       : delimiter == '\t' ? "tabs"
+                       : delimiter == ','  ? "commas; give --decimal , for decimal commas"
+                       : delimiter == ';'  ? "semicolons"
+                                           : "--delimiter";
     if (fields == 0 || fields == reader->fields) {
         return EXIT_DONE;
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        name = names[i].delimiter == reader->dialect.delimiter ? names[i].name : name;
     }
     return refuse_line(
         reader, "has %" PRIu64 " field%s, and the first line has %" PRIu64 " (separated by %s)",
@@ -217,21 +180,11 @@ static int read_row(const struct text_reader *reader, const char *line, const ch
     const number_reader read = is_bool ? NULL : number_reader_of((enum dtype)reader->dtype);
     struct field_cursor cursor = {line, end, false};
     struct field field;
-    char number[NUMBER_BYTES];
-    for (*fields = 0;; ++*fields) {
-        const bool chosen =
-            *fields < reader->fields && (reader->chosen == NULL || reader->chosen[*fields]);
-        if (!chosen || !read_plain(reader, read, &cursor, number)) {
-            if (!field_next(&reader->dialect, &cursor, &field)) {
-                break;
-            }
-            if (!chosen) {
-                continue;
-            }
-            STEP(read_field(reader, &field, number));
+    for (*fields = 0; field_next(&reader->dialect, &cursor, &field); ++*fields) {
+        if (*fields < reader->fields && (reader->chosen == NULL || reader->chosen[*fields])) {
+            STEP(read_field(reader, read, end, &field, out));
+            out += element;
         }
-        memcpy(out, number, element);
-        out += element;
     }
     return check_count(reader, *fields);
 }
@@ -271,8 +224,8 @@ static int next_line(struct text_reader *reader, char **line, char **end)
     }
     char *found = memchr(start, '\n', count);
     if (found == NULL && bytes->ended) {
-        found = start + count; /* a NUL has room there */
-        *found = '\n';
+        found = start + count; /* the NUL, behind which the memory has room */
+        memcpy(found, "\n", 2);
         bytes->bytes++;
     }
     if (found != NULL && memchr(start, '"', (size_t)(found - start)) != NULL) {
@@ -506,19 +459,17 @@ int text_reader_open(struct text_reader *reader, const struct settings *settings
         .bytes = source,
         .dialect = {.delimiter =
                         (char)(settings->delimiter != NULL ? settings->delimiter[0] : '\0'),
-                    .decimal = (char)(settings->decimal != NULL ? settings->decimal[0] : '.')},
-        .dtype = attributes_need_float(settings) ? TALLY_FLOAT64 : TALLY_INT64,
-        .undecided = settings->dtype == NULL && !attributes_need_float(settings),
+                    .decimal = settings_decimal(settings)},
+        .dtype = settings->dtype > 0               ? (enum tally_dtype)(settings->dtype - 1)
+                 : attributes_need_float(settings) ? TALLY_FLOAT64
+                                                   : TALLY_INT64,
+        .undecided = settings->dtype == 0 && !attributes_need_float(settings),
         .csv = csv,
-        .missing = settings->nan != NULL,
+        .missing = settings->nan > 0,
         .kept_most = (size_t)settings->part_bytes};
-    if (settings->dtype != NULL) {
-        (void)tally_dtype_find(settings->dtype, &reader->dtype); /* it is one of the choices */
-    }
     STEP(read_first_line(reader, settings));
     return look_at_first_row(reader, !csv && reader->header == NULL &&
-                                         settings->delimiter == NULL &&
-                                         settings->decimal == NULL);
+                                         settings->delimiter == NULL && settings->decimal == 0);
 }
 
 void text_reader_close(struct text_reader *reader)

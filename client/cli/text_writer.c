@@ -128,16 +128,21 @@ static int put_field(struct text_writer *writer, const struct field *field)
     return plain ? EXIT_DONE : put_byte(writer, '"');
 }
 
-/* Write a line of the input, with the next sums instead of the chosen fields; sums NULL: unchanged. */
+/* Write a line of the input, with the next sums instead of the chosen fields; sums NULL: instead of none.
+ * The other fields keep their blanks if the result has the delimiter of the input. */
 static int put_line(struct text_writer *writer, const char *line, enum tally_dtype dtype,
                     const char **sums)
 {
+    const char delimiter = writer->dialect.delimiter;
+    const bool same = delimiter == writer->from->delimiter && delimiter != ' ';
     struct field_cursor cursor = {line, line + strlen(line), false};
     struct field field;
-    for (uint64_t i = 0; field_next(writer->from, &cursor, &field); i++) {
-        STEP(i > 0 ? put_byte(writer, writer->dialect.delimiter) : EXIT_DONE);
+    const char *start = line;
+    for (uint64_t i = 0; field_next(writer->from, &cursor, &field); i++, start = cursor.at) {
+        STEP(i > 0 ? put_byte(writer, delimiter) : EXIT_DONE);
         if (sums == NULL || !writer->chosen[i]) {
-            STEP(put_field(writer, &field));
+            STEP(same ? put_bytes(writer, start, (size_t)(cursor.at - cursor.due - start))
+                      : put_field(writer, &field));
             continue;
         }
         STEP(reserve_number(writer));
@@ -164,10 +169,7 @@ static int add_rows(struct text_writer *writer, enum tally_dtype dtype, const ch
 struct dialect dialect_of_result(const struct settings *settings, enum format format,
                                  const struct dialect *input)
 {
-    struct dialect dialect = {' ', '.'};
-    if (settings->decimal != NULL) {
-        dialect.decimal = settings->decimal[0];
-    }
+    struct dialect dialect = {' ', settings_decimal(settings)};
     if (settings->delimiter != NULL) {
         dialect.delimiter = settings->delimiter[0];
     } else if (input != NULL && input->delimiter != '\0') {

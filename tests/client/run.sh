@@ -121,7 +121,7 @@ flags_of_mode() {
 compile_cxx() {
     # shellcheck disable=SC2046
     c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror $(flags_of_mode) -I. -o "$scratch/test_cxx" \
-        tests/client/test_cxx.cc "$lib/libtally.a" -lcurl -lpthread && "$scratch/test_cxx"
+        tests/client/test_cxx.cc "$lib/libtally.a" -lcurl -ljansson -lpthread && "$scratch/test_cxx"
 }
 
 header_alone() { # header_alone HEADER LANGUAGE STANDARD

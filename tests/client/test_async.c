@@ -202,6 +202,38 @@ static void a_call_that_backs_off_leaves_its_connection_to_others(void **state)
     assert_int_equal(sem_destroy(&short_done), 0);
 }
 
+static int cancel_if_set(void *user, int64_t sent, int64_t send_total, int64_t received,
+                         int64_t receive_total)
+{
+    (void)sent, (void)send_total, (void)received, (void)receive_total;
+    return atomic_load((atomic_int *)user);
+}
+
+static void a_call_that_backs_off_is_cancelled_by_its_progress_callback(void **state)
+{
+    (void)state;
+    static struct call call;
+    static atomic_int cancelled;
+    int64_t size = NUMBERS;
+    struct tally_error err;
+    struct tally_scan scan = scan_of(&size);
+    scan.progress = cancel_if_set;
+    scan.progress_user = &cancelled;
+    current = fake_server_start(script_refuses_long_ones, NULL, SIZE_MAX, NULL);
+    struct tally *client = open_client(1, 1);
+    fill(&call, 1);
+    assert_int_equal(tally_submit(client, &scan, call.input, call.output,
+                                  (struct tally_done){on_done, &call}, &err),
+                     TALLY_OK);
+    while (fake_server_requests(current) == 0)
+        usleep(1000);
+    atomic_store(&cancelled, 1);
+    assert_int_equal(tally_wait(client, 4000), TALLY_OK); /* its back-off takes 5 s */
+    assert_int_equal(call.status, TALLY_CANCELLED);
+    tally_close(client);
+    fake_server_stop(current);
+}
+
 static void script_never(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
@@ -431,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_call_that_is_submitted_when_all_are_done_is_done_too),
         cmocka_unit_test(a_rough_server_changes_no_result),
         cmocka_unit_test(a_call_that_backs_off_leaves_its_connection_to_others),
+        cmocka_unit_test(a_call_that_backs_off_is_cancelled_by_its_progress_callback),
         cmocka_unit_test(closing_cancels_what_is_not_done),
         cmocka_unit_test(what_has_no_time_left_is_not_sent),
         cmocka_unit_test(what_a_callback_submits_while_the_client_is_closed_is_refused),

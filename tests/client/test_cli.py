@@ -349,9 +349,62 @@ class Cumsum(Directory):
         done = tally("cumsum", stdin=b' {"data":[1,2],"exclusive":true}')
         self.assert_done(done)
         self.assertEqual(json.loads(done.stdout), {"dtype": "int64", "shape": [2], "data": [0, 1]})
-        for option in ("--reverse", "--axis=0", "--dtype=int8"):
+        for option in ("--reverse", "--axis=0", "--dtype=int8", "--shape=2", "--offsets=o"):
             done = tally("cumsum", option, stdin=b'{"data":[1,2]}')
             self.assert_failed(done, 2, "write the options into it")
+        done = tally("cumsum", "-F", "npy", stdin=b'{"data":[1,2]}')
+        self.assert_failed(done, 2, "give the array alone for a result in another format")
+        source = self.path("in.json", b'{"data":[1,2]}')
+        self.assert_done(tally("cumsum", source, "-o", self.path("out.json")))
+        self.assertEqual(json.loads(self.read("out.json"))["data"], [1, 3])
+        done = tally("cumsum", stdin=b'{"data":[1,2],"axis":7}')
+        self.assert_failed(done, 1, "HTTP 400", "code invalid_axis", "field axis", "request ")
+
+    def test_json_arrays_have_layouts(self):
+        for text, flags, expected in (
+            ("[1,10,2,20,3,30]", "-s 2,3 -a 1 --strides 1,2", [1, 3, 6, 10, 30, 60]),
+            ("[1,10,2,20,3,30,9]", "-s 2,3 -a 1 --strides 1,2", [1, 3, 6, 10, 30, 60]),
+            ("[1,2,3]", "-s 2,3 --strides 0,1", [1, 2, 3, 2, 4, 6]),
+            ("[1,2,3]", "--output-strides 2", [1, 0, 3, 0, 6]),
+            ("[1,2,3,4]", "-s 2,2 -a 1 --output-strides 3,1", [1, 3, 0, 3, 7]),
+            ("[[[]],[[]]]", "-s 2,1,0,3", [[[]], [[]]]),
+        ):
+            with self.subTest(text=text, flags=flags):
+                done = tally("cumsum", *flags.split(), stdin=text.encode())
+                self.assert_done(done)
+                self.assertEqual(json.loads(done.stdout), expected)
+        offsets = self.path("o.txt", b"0\n1\n3\n")
+        done = tally(
+            *("cumsum", "-s", "3", "--strides", "2", "--offsets", offsets), stdin=b"[1,0,2,0,3]"
+        )
+        self.assertEqual(json.loads(done.stdout), [1, 2, 5])
+        for text, flags, *says in (
+            ("[1,2,3]", "-s 2,2", "standard input has 3 numbers, expected the product"),
+            ("[1,2,3]", "-s -1", "standard input has 3 numbers"),
+            ("[1,2,3]", "-s 2,3 --strides 2,1", "24 bytes of int64", "make 40"),
+            ("[1,2,3]", "-s 3 --strides 1,1", "--strides has 2 numbers, and the shape has 1"),
+            ("[1,2,3]", "--output-strides 1,1", "--output-strides has 2 numbers"),
+            ("[[1,2],[3,4]]", "-s 4,1", "--shape is another than its own"),
+            ("[[1,2],[3,4]]", "--output-strides 3,1", "strides lay out a flat one"),
+            ("[[1,2],[3]]", "", "standard input: [1] has 1 element, expected 2"),
+            ("[[1,2],[3,x]]", "", "standard input: [1][1]: element 3 is 'x', expected a number"),
+            ("[1,2.5]", "-d int8", "[1]: element 1 is 2.5, expected a whole number for int8"),
+        ):
+            with self.subTest(text=text, flags=flags):
+                done = tally(
+                    "cumsum", *flags.split(), stdin=text.encode(), url="http://127.0.0.1:1"
+                )
+                self.assert_failed(done, 2, *says)
+
+    def test_json_goes_in_parts_too(self):
+        rows = [[i * j % 7 for j in range(50)] for i in range(40)]
+        for axis in ("0", "1"):
+            whole, parts = (
+                tally("cumsum", "-a", axis, "--part-bytes", size, stdin=json.dumps(rows).encode())
+                for size in ("64MiB", "800")
+            )
+            self.assert_done(parts)
+            self.assertEqual(parts.stdout, whole.stdout)
 
     def test_json_becomes_a_file(self):
         self.assert_done(
@@ -360,16 +413,6 @@ class Cumsum(Directory):
         self.assertEqual(struct.unpack("<2d", npy_parts(self.read("out.npy"))[1]), (1, 3))
         self.assert_done(tally("cumsum", "-o", self.path("out.json"), stdin=b"[1,2]"))
         self.assertEqual(json.loads(self.read("out.json")), [1, 3])
-
-    def test_nothing_of_a_longer_answer_that_broke_off_stays(self):
-        right = sums(b"\1\3", "uint8", "2")
-        longer = sums(bytes(200), "uint8", "200")[:-1]
-        with Server(lambda number, *_: right if number > 0 else longer) as s:
-            output = ["-d", "uint8", "-o", self.path("out.npy")]
-            self.assert_done(tally("cumsum", *output, stdin=b"[1,2]", url=s.url))
-        head, data = npy_parts(self.read("out.npy"))
-        self.assertIn("'shape': (2,)", head)
-        self.assertEqual((s.count, data), (2, b"\1\3"))
 
     def test_binary_pipes(self):
         file = npy("<f8", (3,), struct.pack("<3d", 0.5, 1, 2))
@@ -433,10 +476,15 @@ class Cumsum(Directory):
     def test_a_refusal_names_code_field_and_request(self):
         source = self.path("in.json", b"[1, 2]")
         keep = self.path("out.npy", b"precious")
-        done = tally("cumsum", source, "-o", keep, "--axis", "7")
-        self.assert_failed(
-            done, 1, "axis", "HTTP 400", "code invalid_axis", "field axis", "request "
+        refusal = answer(
+            b'{"error":"no axis","code":"invalid_axis","field":"axis"}',
+            status="400 X",
+            headers="X-Request-Id: seven\r\n",
         )
+        with Server(lambda *_: refusal) as s:
+            done = tally("cumsum", source, "-o", keep, url=s.url)
+        says = ("no axis", "HTTP 400", "code invalid_axis", "field axis", "request seven")
+        self.assert_failed(done, 1, *says)
         self.assertEqual(self.read("out.npy"), b"precious")
         self.assertEqual(self.files(), ["in.json", "out.npy"])
 
@@ -499,17 +547,9 @@ class Cumsum(Directory):
         done = tally("cumsum", "-f", "json", stdin=b"5", url="http://127.0.0.1:1")
         self.assert_failed(done, 2, "byte 1 is '5', expected an array such as")
         # What is wrong between the brackets has a number, not a place.
-        self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 1, "element 2 is 'x'", "data[2]")
+        self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 2, "[2]: element 2 is 'x'")
         deep = b"[" * 65 + b"]" * 65
-        self.assert_failed(tally("cumsum", stdin=deep), 1, "nested more than 64 levels deep")
-
-    def test_a_text_that_is_too_long_is_measured_as_it_is(self):
-        refusal = b'{"error":"the body is too long (1016 bytes)","code":"too_large"}'
-        with Server(lambda *_: answer(refusal, status="413 X")) as s:
-            text = b"[" + b"1," * 498 + b"1]"
-            done = tally("cumsum", stdin=text, url=s.url)
-        self.assert_failed(done, 1, "the input has 999 bytes", "too_large")
-        self.assertIn("content-length: 1017", s.heads[0].lower())
+        self.assert_failed(tally("cumsum", stdin=deep), 2, "nested more than 64 levels deep")
 
     def test_wrong_usage(self):
         source = self.path("in.npy", npy("<f4", (2,), bytes(8)))
@@ -522,6 +562,11 @@ class Cumsum(Directory):
             (["health", "--exclsive"], "`tally health --help` lists them"),
             (["cumsum", source, "--forma", "jsn"], "did you mean json?"),
             (["cumsum", source, "-qx"], "unknown option -x"),
+            (["--exclusive", "health"], "unknown option --exclusive; `tally health --help` lists"),
+            (["health", "--output", "x"], "unknown option --output; `tally health --help` lists"),
+            (["cumsum", "--version"], "unknown option --version"),
+            (["-x"], "unknown option -x; `tally --help` lists them"),
+            (["--output"], "option --output needs a value: --output FILE"),
             (["cumsum", source, "--re"], "--re is the beginning of --reverse, --retries"),
             (["cumsum", source, "--re=1"], "--re is the beginning of --reverse"),
             (["cumsum", source, "-qa"], "--axis N"),
@@ -695,14 +740,12 @@ class Cumsum(Directory):
         done = tally("cumsum", self.path("ypn\u202e\u2028x.npy"))
         self.assert_failed(done, 2, "ypn??x.npy: No such file or directory\n")
         self.assertEqual(done.stderr.count(b"\n"), 1)
-        for name, status, advice in (
-            ("\x1b[31m.csv", 2, "  it looks like JSON"),
-            ("\x1b[31m.json", 1, "  the input has 9 bytes"),
+        for name, says in (
+            ("\x1b[31m.csv", "  it looks like JSON"),
+            ("\x1b[31m.json", "?[31m.json: [1] is nested to another depth"),
         ):
-            refused = answer(b'{"code":"too_large","error":"no"}', status="413 Too Large")
-            with Server(lambda *_, refused=refused: refused) as s:
-                done = tally("cumsum", self.path(name, b'[["a"],1]'), url=s.url)
-            self.assert_failed(done, status, advice)
+            done = tally("cumsum", self.path(name, b'[["a"],1]'), url="http://127.0.0.1:1")
+            self.assert_failed(done, 2, says)
             self.assertNotIn(b"\x1b", done.stderr)
 
     def test_nobody_listening(self):
@@ -715,7 +758,7 @@ class Cumsum(Directory):
             ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
             ("ftp://me:secret@h", 2, '"***@h"'),
             ("http://me:se@cret@h:x", 2, '"***@h:x"'),
-            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@/run/x"'),
+            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@%2Frun%2Fx"'),
             ("unix:me:secret@h", 2, '"***@h"'),
         ):
             with self.subTest(url):
@@ -801,35 +844,25 @@ class Cumsum(Directory):
             (answer(good, kind), 6),
             (right[:-3], 3),
         ]
-        other = (sums(bytes(8), "int32", "1,2,1"), 6)  # whoever sends JSON may not have said a type
+        other = (sums(bytes(8), "int32", "1,2,1"), 6)
         any_lies = [(answer(b"<html>", "text/html"), 6), (b"garbage\r\n\r\n", 6), (b"", 3)]
-        for name, content, lies in [
-            ("in.json", b"[1.0, 2.0]", raw_lies + any_lies),
-            ("in.npy", good, [*raw_lies, *any_lies, other]),
+        for name, content, flags in [
+            ("in.json", b"[1.0, 2.0]", ["-d", "float32"]),
+            ("in.npy", good, []),
         ]:
             source = self.path(name, content)
-            for lie, status in lies:
+            for lie, status in [*raw_lies, *any_lies, other]:
                 with Server(lambda *_, lie=lie: lie) as s:
-                    done = tally(
-                        "cumsum", source, "-o", self.path("out.npy"), "--retries", "0", url=s.url
-                    )
+                    output = ["-o", self.path("out.npy"), "--retries", "0"]
+                    done = tally("cumsum", source, *flags, *output, url=s.url)
                     self.assertEqual(done.returncode, status, (lie, done.stderr))
                     self.assertNotEqual(done.stderr, b"")
                     self.assertEqual(self.files(), [name])
             os.remove(source)
-        for lie in [answer(b'{"datum":[1]}'), answer(b"[1]"), answer(b""), answer(b'{"data":[1')]:
+        for lie in [answer(b"[1]"), answer(b""), answer(b'{"data":[1'), answer(b'{"a":1}}')]:
             with Server(lambda *_, lie=lie: lie) as s:
-                self.assertEqual(tally("cumsum", stdin=b"[1]", url=s.url).returncode, 6)
+                self.assertEqual(tally("cumsum", stdin=b'{"data":[1]}', url=s.url).returncode, 6)
         raw = "application/octet-stream"
-        for headers, body in [
-            ("Tally-Dtype: int8\r\nTally-Shape: 2\r\n", b"abc"),
-            ("Tally-Dtype: int8\r\nTally-Shape: 3\r\n", b"ab"),
-            ("Tally-Dtype: uint8\r\nTally-Shape: 2\r\n", b"ab"),
-            ("", b"ab"),
-        ]:
-            with Server(lambda *_, h=headers, b=body: answer(b, raw, headers=h)) as s:
-                done = tally("cumsum", "-d", "int8", "-s", "2", stdin=b"ab", url=s.url)
-                self.assertEqual(done.returncode, 6, (headers, body, done.stderr))
         strided = ["-d", "int8", "-s", "2", "--output-strides", "3"]
         of_type = "Tally-Dtype: int8\r\nTally-Shape: 2\r\n"
         for body, status in ((b"a\0\0b", 0), (b"a\0\0", 6), (b"a\0\0bc", 6), (b"", 6)):
@@ -840,26 +873,20 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, status, (told, done.stderr))
 
     def test_an_answer_that_is_cut_without_a_length_is_none(self):
-        """Its end is that of the connection: how long it must be follows from its type and shape."""
+        """Its end is that of the connection."""
         raw = "application/octet-stream"
-        tensor = "Tally-Dtype: int64\r\nTally-Shape: 2\r\n"
         numbers = struct.pack("<2q", 1, 3)
         whole = b'{"dtype":"int64","shape":[2],"data":[1,3]}\n'
-        asked = b'{"data":[1,2],"output_strides":[3]}'
+        gaps = numbers[:8] + bytes(16) + numbers[8:]
+        tensor = "Tally-Dtype: int64\r\nTally-Shape: "
         for flags, stdin, right in (
-            (["-F", "raw"], b"[1,2]", answer(numbers, raw, headers=tensor)),
+            (["-F", "raw"], b"[1,2]", sums(numbers, "int64", "1,2,1")),
             (
                 ["-F", "raw", "-s", "2", "--output-strides", "3"],
                 b"[1,2]",
-                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
+                answer(gaps, raw, headers=tensor + "2\r\n"),
             ),
-            (
-                ["-F", "raw"],
-                asked,
-                answer(numbers[:8] + bytes(16) + numbers[8:], raw, headers=tensor),
-            ),
-            (["-F", "npy"], b"[1,2]", answer(numbers, raw, headers=tensor)),
-            (["-F", "json"], b"[1,2]", answer(whole)),
+            (["-F", "npy"], b"[1,2]", sums(numbers, "int64", "1,2,1")),
             (["-F", "json"], b'{"data":[1,2]}', answer(whole)),
         ):
             endless = right.replace(b"Content-Length", b"X-Length")
@@ -880,32 +907,16 @@ class Cumsum(Directory):
                         if "json" in flags:
                             self.assertEqual(self.read("out").count(b"\n"), 1)
                         os.remove(out)
-                    done = tally("cumsum", *flags, "-f", "json", stdin=stdin, url=s.url)
-                    room = 128 if "npy" in flags else 0  # for its head
-                    self.assertLess(len(done.stdout), room + len(endless) - head + 1)
-        for headers in (
-            "",
-            "Tally-Dtype: int64\r\n",
-            tensor.replace("2", "x"),
-            tensor + "Tally-Shape: 3\r\n",
-        ):
-            with Server(lambda *_, h=headers: answer(numbers, raw, headers=h)) as s:
-                done = tally("cumsum", "-F", "raw", stdin=b"[1,2]", url=s.url)
-                self.assertEqual((done.returncode, done.stdout), (6, b""), headers)
 
-    def test_what_goes_as_one_request_becomes_an_npy_file(self):
+    def test_what_is_laid_out_by_strides_becomes_an_npy_file(self):
         raw = self.path("in.bin", struct.pack("<4i", 1, 10, 2, 20))
         strided = ["-d", "int32", "-s", "2,2", "-a", "1", "--strides", "1,2"]
         for arguments, stdin, shape, numbers in (
             (["-f", "json"], b"[[1,2],[3,4]]", "(2, 2)", (1, 2, 4, 6)),
             (["-f", "json"], b"[[],[]]", "(2, 0)", ()),
-            (
-                ["-f", "json"],
-                b'{"data":[1,2],"shape":[2],"strides":[1],"output_strides":[3],"dtype":"int32"}',
-                "(4,)",
-                (1, 0, 0, 3),
-            ),
+            (["-s", "2", "--output-strides", "3"], b"[1,2]", "(4,)", (1, 0, 0, 3)),
             ([raw, *strided], b"", "(2, 2)", (1, 3, 10, 30)),
+            (strided, struct.pack("<4i", 1, 10, 2, 20), "(2, 2)", (1, 3, 10, 30)),
             ([raw, *strided, "--output-strides", "3,1"], b"", "(5,)", (1, 3, 0, 10, 30)),
         ):
             for flags in ([], ["-o", self.path("out.npy")]):
@@ -917,63 +928,44 @@ class Cumsum(Directory):
                 self.assertEqual(struct.unpack(f"<{len(numbers)}{kind}", data), numbers)
         done = tally("cumsum", "-d", "bfloat16", "-F", "npy", stdin=b"[1,2]")
         self.assert_failed(done, 2, "NPY files have no bfloat16")
-
-    def test_a_raw_answer_of_another_type_than_asked_for_is_none(self):
-        for flags in (["-d", "int64"], ["-s", "2"]):
-            other = answer(
-                bytes(24),
-                "application/octet-stream",
-                headers="Tally-Dtype: float64\r\nTally-Shape: 3\r\n",
-            )
-            with Server(lambda *_: other) as s:
-                done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
-                self.assert_failed(done, 6, 'a tensor of type "float64" and shape "3"')
-
-    def test_json_that_is_longer_than_any_answer_is_not_waited_for(self):
-        """64 KiB, and 32 bytes for each of the request's, {"data":[1],"axis":0}."""
-        most = (1 << 16) + 32 * 21
-        for bytes_, status in ((most, 3), (most + 1, 6), (1 << 62, 6)):
-            cut = answer(b'{"data":[').replace(b"Length: 9", b"Length: %d" % bytes_)
-            with Server(lambda *_, cut=cut: cut) as s:
-                done = tally("cumsum", "--retries", "0", stdin=b"[1]", url=s.url)
-                self.assertEqual(done.returncode, status, done.stderr)
-        told = f"the answer is longer than {most} bytes, the most that this request can have"
-        self.assertIn(told.encode(), done.stderr)
+        done = tally("cumsum", raw, "-d", "int32", "-s", "2,2", "--strides", "3,1")
+        self.assert_failed(done, 2, "in.bin has 16 bytes of int32, and shape and strides make 20")
 
     def test_an_answer_without_end_is_cut_off(self):
         """Whatever it says of itself; its server sends no more than a few buffers hold."""
         chunks = "Transfer-Encoding: chunked\r\n\r\n"
         kind = "Content-Type: application/json\r\n"
-        spaces = b"10000\r\n" + b" " * (1 << 16) + b"\r\n"
-        at_most = 64 << 20
-
-        for arguments, head, piece, says in (
-            ([], f"200 OK\r\n{kind}{chunks}", spaces, "longer than"),
-            ([], f"200 OK\r\n{kind}\r\n", spaces, "longer than"),
-            ([], f"200 OK\r\n{kind}Content-Length: {1 << 40}\r\n\r\n", spaces, "longer than"),
-            ([], f"500 X\r\n{kind}{chunks}", spaces, "HTTP 500"),
-            (["-F", "raw"], f"500 X\r\n{kind}{chunks}", spaces, "HTTP 500"),
+        spaces = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+        array, request = b"[1,2]", b'{"data":[1,2]}'
+        tensor = (
+            "200 OK\r\nContent-Type: application/octet-stream\r\nTally-Dtype: int64\r\n"
+            f"Tally-Shape: 1,2,1\r\n{chunks}"
+        )
+        for stdin, head, piece, at_most, says in (
             (
-                ["-F", "raw"],
-                "200 OK\r\nContent-Type: application/octet-stream\r\nTally-Dtype: int64\r\n"
-                f"Tally-Shape: 2\r\n{chunks}",
+                request,
+                f"200 OK\r\n{kind}{chunks}",
                 spaces,
-                "longer than 16 bytes",
+                300 << 20,
+                "longer than 268435456 bytes",
             ),
-            ([], f"200 OK\r\n{kind}", b"X-More: and more\r\n", "longer than 65536 bytes"),
+            (request, f"500 X\r\n{kind}{chunks}", spaces, 64 << 20, "HTTP 500"),
+            (array, f"500 X\r\n{kind}{chunks}", spaces, 64 << 20, "HTTP 500"),
+            (array, tensor, spaces, 64 << 20, "longer than the expected 16 bytes"),
+            (array, f"200 OK\r\n{kind}", b"X-More: and more\r\n", 1 << 20, "longer than 65536"),
         ):
             sent = []
 
-            def script(*_, head=head, piece=piece, sent=sent):
+            def script(*_, head=head, piece=piece, sent=sent, at_most=at_most):
                 yield b"HTTP/1.1 " + head.encode()
                 while sum(sent) < at_most:
                     sent.append(len(piece))
                     yield piece
 
             with self.subTest(head=head), Server(script) as s:
-                done = tally("cumsum", "--retries", "0", *arguments, stdin=b"[1,2]", url=s.url)
+                done = tally("cumsum", "--retries", "0", stdin=stdin, url=s.url)
                 self.assert_failed(done, 6, says)
-                self.assertEqual(done.stdout[16:], b"")
+                self.assertEqual(done.stdout, b"")
                 self.assertLess(sum(sent), at_most)
 
     def test_a_page_without_end_is_cut_off(self):
@@ -1006,48 +998,19 @@ class Cumsum(Directory):
 
     def test_what_a_short_request_asks_for_may_be_long(self):
         deep = b"[" * 32 + b",".join([b"-1e-300"] * 2000) + b"]" * 32
-        count = 100000
-        wide = b'{"data":[1],"shape":[%s],"strides":[0]}'
         for text, elements in (
             (deep, 2000),
-            (wide % b"100000", count),
-            (wide % b"1e5", count),
-            (b'{"data":[1,2],"shape":[2],"output_strides":[100000]}', count + 1),
+            (b'{"data":[1],"shape":[100000],"strides":[0]}', 100000),
+            (b'{"data":[1,2],"shape":[2],"output_strides":[100000]}', 100001),
         ):
             with self.subTest(text=text[:60]):
                 done = tally("cumsum", *(["-a", "-1"] if text is deep else []), stdin=text)
                 self.assert_done(done)
                 data = done.stdout[done.stdout.rindex(b"[") :]
                 self.assertEqual(data.count(b",") + 1, elements)
-        # The carry of a part has a sum of each line, also of lines without elements.
         done = tally("cumsum", stdin=b'{"data":[],"shape":[20000,0],"axis":1,"part":"first"}')
         self.assert_done(done)
         self.assertGreater(len(json.loads(done.stdout)["carry"]), 20000 * 4)
-
-    def test_numbers_of_a_shape_that_no_request_has_do_not_fill_the_disk(self):
-        """What JSON has in it, the server reads; but it has no more elements than bytes."""
-
-        def claims(shape):
-            headers = f"Tally-Dtype: int64\r\nTally-Shape: {shape}\r\n"
-            return answer(b"", "application/octet-stream", headers=headers).replace(
-                b"Content-Length: 0\r\n", b"Transfer-Encoding: chunked\r\n"
-            )
-
-        out = ["-F", "raw", "-o", self.path("out"), "--retries", "0"]
-        most = ((1 << 16) + 32 * 23) // 8  # 32 bytes for each of {"data":[1,2],"axis":0}
-        for request, shape, status in (
-            (b"[1,2]", most, 3),  # it is waited for, and the connection broken
-            (b"[1,2]", most + 1, 6),
-            (b'{"data":[1,2]}', 1 << 40, 6),
-            (b'{"data":[1],"shape":[1099511627776],"strides":[0]}', 1 << 40, 3),
-            (b'{"data":[1,2],"shape":[2]}', 3, 6),
-            (b'{"data":[1,2],"shape":[2e0]}', 3, 6),
-        ):
-            with Server(lambda *_, shape=shape: claims(shape) + b"1\r\n1\r\n") as s:
-                done = tally("cumsum", *out, "-f", "json", stdin=request, url=s.url)
-                self.assertEqual(done.returncode, status, (request, done.stderr))
-        self.assert_done(tally("cumsum", *out, "-f", "json", stdin=b'{"data":[1,2],"shape":[2e0]}'))
-        self.assertEqual(self.read("out"), struct.pack("<2q", 1, 3))
 
     def test_a_connection_lost_in_the_answer_is_made_again(self):
         good = npy("<f4", (2,), bytes(8))
@@ -1057,18 +1020,6 @@ class Cumsum(Directory):
             self.assert_done(tally("cumsum", source, "-o", self.path("out.npy"), url=s.url))
             self.assertEqual(self.read("out.npy"), good)
             self.assertEqual(s.count, 4)
-
-    def test_a_pipe_gets_no_second_answer(self):
-        """What has gone out cannot be taken back; a file is written anew."""
-        tensor = "Tally-Dtype: int64\r\nTally-Shape: 2\r\n"
-        numbers = struct.pack("<2q", 1, 3)
-        whole = answer(numbers, "application/octet-stream", headers=tensor)
-        for flags, status, count in ([], 3, 1), (["-o", self.path("out")], 0, 2):
-            with Server(lambda number, *_: whole if number else whole[:-8]) as s:
-                done = tally("cumsum", "-F", "raw", *flags, stdin=b"[1,2]", url=s.url)
-                self.assertEqual((done.returncode, s.count), (status, count), done.stderr)
-                self.assertIn(done.stdout, (b"", numbers[:8]))
-        self.assertEqual(self.read("out"), numbers)
 
     def test_a_server_that_knows_no_100_continue_is_asked_without(self):
         count = 1 << 21
@@ -1287,7 +1238,7 @@ class Cumsum(Directory):
             return int(caught[7:], 16) >> (number - 1) & 1
 
     def test_tokens_are_sent_and_not_on_the_command_line(self):
-        with Server(lambda *_: answer(b'{"data":[1]}')) as s:
+        with Server(lambda *_: sums(bytes(8), "int64", "1,1,1")) as s:
             tally("cumsum", stdin=b"[1]", url=s.url, env={"TALLY_TOKEN": "one"})
             tally("cumsum", "--token-file", self.path("t", b"two\n"), stdin=b"[1]", url=s.url)
             tally("cumsum", stdin=b"[1]", url=s.url)
@@ -1362,8 +1313,8 @@ class Cumsum(Directory):
 
     def test_a_thousand_retries_are_not_none(self):
         full = answer(b'{"error":"full","code":"queue_full"}', status="503 X")
-        sums = answer(b'{"data":[1]}')
-        with Server(lambda number, *_: full if number < 5 else sums) as s:
+        right = sums(bytes(8), "int64", "1,1,1")
+        with Server(lambda number, *_: full if number < 5 else right) as s:
             done = tally("cumsum", "--retries", "1000", stdin=b"[1]", url=s.url)
         self.assertEqual((done.returncode, s.count), (0, 6), done.stderr)
         with Server(lambda *_: full) as s:
@@ -1526,12 +1477,12 @@ class Information(unittest.TestCase):
                 self.assertNotIn(b"<html>", done.stdout)
 
     def test_control_characters_of_an_answer_do_not_reach_the_terminal(self):
-        for text in (b'["\x1b[31m"]', b"[\0]", b'["\x7f"]', b'["\xc2\x9b31m"]', b'"no array"'):
+        for text in (b'["\x1b[31m"]', b"[\0]", b'["\x7f"]', b'["\xc2\x9b31m"]', b'"\\\x1b[31m"'):
             with Server(
                 lambda *_, text=text: answer(b'{"data":%s,"devices":%s}' % (text, text))
             ) as s:
                 for command in (["cumsum"], ["devices", "--json"]):
-                    done = tally(*command, stdin=b"[1]", url=s.url)
+                    done = tally(*command, stdin=b'{"data":[1]}', url=s.url)
                     self.assertEqual((done.returncode, done.stdout), (6, b""))
                     self.assertIn(b"not a whole JSON object", done.stderr)
 

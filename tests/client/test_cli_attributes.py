@@ -200,8 +200,8 @@ class Attributes(Directory):
                 self.assertEqual(json.loads(done.stdout), expected)
         done = tally("cumsum", *WIDE, "-d", "int8", "-F", "raw", stdin=b"[1,2]")
         self.assertEqual(done.stdout, struct.pack("<3i", 5, 6, 8))
-        request = b'{"data":[1,2],"shape":[2,1],"axis":-1,"include_initial":true}'
-        done = tally("cumsum", "-F", "raw", stdin=request)
+        flags = ["-s", "2,1", "-a", "-1", "--include-initial", "-F", "raw"]
+        done = tally("cumsum", *flags, stdin=b"[1,2]")
         self.assert_done(done)
         self.assertEqual(done.stdout, struct.pack("<4q", 0, 1, 0, 2))
 
@@ -220,7 +220,7 @@ class Attributes(Directory):
         with Server(lambda *_: sums(b"\1\3", "uint8", "1,2,1")) as s:
             done = tally("cumsum", source, "--output-dtype", "int32", url=s.url)
         self.assert_failed(done, 6, 'type "uint8"', "expected int32")
-        with Server(lambda *_: sums(b"\1\3", "uint8", "2")) as s:
+        with Server(lambda *_: sums(b"\1\3", "uint8", "1,2,1")) as s:
             done = tally("cumsum", "-d", "uint8", "-F", "raw", *WIDE, stdin=b"[1,2]", url=s.url)
         self.assert_failed(done, 6, 'type "uint8"', "expected int32")
 
@@ -245,7 +245,11 @@ class Attributes(Directory):
             ([floats, "--initial", "1e39"], "a number that this type holds: the sums are of typ"),
             ([raw, "-d", "bool", "-s", "8", "--initial", "1.5"], "a whole number: the sums are o"),
             (["-d", "int8", "--initial", "128"], "holds: the sums are of type int8"),
-            (["--initial", "ten"], "initial is 'ten', expected a number such as 10, 1.5 or NaN"),
+            (
+                ["--initial", "ten"],
+                "initial is 'ten', expected a number: the sums are of type int64",
+            ),
+            (["--initial", "1.5"], "initial is '1.5', expected a whole number"),
         ):
             with self.subTest(arguments=arguments):
                 self.assert_failed(self.dead("cumsum", *arguments, stdin=b"[1,2]"), 2, *says)
@@ -480,11 +484,15 @@ class Segments(Directory):
         self.assert_failed(tally(*raw, stdin=bytes(2)), 2, "ended in the middle of the tensor")
         self.assert_failed(tally(*raw, stdin=bytes(4)), 2, "more bytes")
 
-    def test_what_does_not_go_with_offsets_is_refused(self):
+    def test_strided_numbers_have_segments(self):
+        raw = self.path("in.bin", struct.pack("<5i", 1, 0, 2, 0, 3))
+        flags = ["-d", "int32", "-s", "3", "--strides", "2", "-F", "text"]
+        done = tally("cumsum", raw, *flags, "--offsets", self.offsets("o.txt", [0, 1, 3]))
+        self.assert_done(done)
+        self.assertEqual(done.stdout, b"1\n2\n5\n")
+
+    def test_a_whole_request_has_its_own_offsets(self):
         offsets = self.offsets("o.txt", [0, 2])
-        raw = self.path("in.bin", bytes(16))
-        flags = ["-d", "int32", "-s", "2", "--offsets", offsets]
-        self.assert_failed(self.dead("cumsum", raw, *flags, "--strides", "2"), 2, "with strides")
         done = self.dead("cumsum", "--offsets", offsets, stdin=b'{"data":[1,2]}')
         self.assert_failed(done, 2, "write the options into it")
 

@@ -246,7 +246,7 @@ class Files(Directory):
             self.assertEqual(done.stdout, int64s(1, 11, 2, 22, 3, 33))
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
-        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "ended")
+        self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "not written whole")
         large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
@@ -507,24 +507,27 @@ class Servers(Directory):
         library = self.path("write.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
         data = bytes(1 << 17)  # more than a pipe takes
-        asked = b'{"data":[0],"shape":[131072],"strides":[0],"dtype":"uint8"}'
         os.mkfifo(self.path("out"))
         reader = os.open(self.path("out"), os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
-        for described in (["-f", "json"], ["-d", "uint8", "-s", str(len(data))]):
-            shape = str(len(data)) if described[0] == "-f" else f"1,{len(data)},1"
-            right = sums(data, "uint8", shape)
+        asked = b'{"data":[0],"shape":[131072],"strides":[0],"dtype":"uint8"}'
+        for described, stdin, right in (
+            (["-f", "json"], asked, answer(b'{"data":[' + b"0," * len(data) + b"0]}")),
+            (
+                ["-d", "uint8", "-s", str(len(data)), "-F", "raw"],
+                data,
+                sums(data, "uint8", f"1,{len(data)},1"),
+            ),
+        ):
             with self.subTest(described), Server(lambda *_, right=right: right) as s:
                 process = subprocess.Popen(
-                    [TALLY, "cumsum", "-u", s.url, *described, "-F", "raw", "-o", self.path("out")],
+                    [TALLY, "cumsum", "-u", s.url, *described, "-o", self.path("out")],
                     stdin=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     env={**os.environ, "LD_PRELOAD": library},
                 )
                 try:
-                    _, shown = process.communicate(
-                        asked if described[0] == "-f" else data, timeout=60
-                    )
+                    _, shown = process.communicate(stdin, timeout=60)
                 finally:
                     process.kill()
                 self.assertEqual((process.returncode, shown), (130, b"tally: error: interrupted\n"))
@@ -631,6 +634,16 @@ class Streams(Directory):
         self.assert_failed(
             tally("cumsum", "--reverse", "--part-bytes", "100", stdin=file), 2, "needs a file"
         )
+
+    def test_the_first_of_several_sizes_before_the_axis_may_be_open(self):
+        for axis, expected in (
+            ("1", (1, 2, 4, 6, 5, 6, 12, 14)),
+            ("2", (1, 3, 3, 7, 5, 11, 7, 15)),
+        ):
+            described = ["-d", "int64", "-s", "-1,2,2", "--axis", axis, "--part-bytes", "32"]
+            done = tally("cumsum", *described, stdin=int64s(*range(1, 9)))
+            self.assert_done(done)
+            self.assertEqual(done.stdout, int64s(*expected))
 
     def test_an_npy_file_of_a_stream_has_its_size_in_the_end(self):
         done = tally(

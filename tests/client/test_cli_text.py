@@ -104,7 +104,7 @@ class Text(Directory):
             ("[1,2]", "-F text", "1\n3\n"),
             ("[]", "-F csv", ""),
             ("[[[1,2]],[[3,4]]]", "-F csv", "1,2\n4,6\n"),
-            ('{"data":[1,2],"dtype":"uint8"}', "-F csv", "1\n3\n"),
+            ("[1,2]", "-d uint8 -F csv", "1\n3\n"),
         )
         done = self.done("[1,2]", *["-F", "csv", "--output-strides", "2"])
         self.assert_failed(done, 2, "a result with output strides becomes json, npy or raw")
@@ -229,7 +229,7 @@ class Text(Directory):
                 'x,n\n"two\nlines",1\n"and\r\nthree\n",3\n',
             ),
             ('x,n\n5" pipe,1\n6",2\n', "--columns n", 'x,n\n5" pipe,1\n6",3\n'),
-            ('x;n\n "a;b" ; "1" \n', "--columns n", 'x;n\n"a;b";1\n'),
+            ('x;n\n "a;b" ; "1" \n', "--columns n", 'x;n\n "a;b" ;1\n'),
             ('"1" "2"\n', "", "1 2\n"),
             ('"",1\n', "--columns 2", '"",1\n'),
         )
@@ -375,6 +375,8 @@ class Text(Directory):
             ("x 1 y 2\nx 3 y 4\n", "--columns 2,4 -a 1", "x 1 y 3\nx 3 y 7\n"),
             ("a,b,a\n1,2,3\n4,5,6\n", "--columns a", "a,b,a\n1,2,3\n5,5,9\n"),
             ("id\tn\nx\t1\ny\t2\n", "--columns n", "id\tn\nx\t1\ny\t3\n"),
+            ("a, b ,c\n 1, x  y ,2\n3,  z,4 \n", "--columns a,c", "a, b ,c\n1, x  y ,2\n4,  z,6\n"),
+            ("a, b\n1, x\n", "-f csv --columns a -F text", "a b\n1 x\n"),
             ("d,n\nx,1\n\ny,2\n", "--columns n", "d,n\nx,1\ny,3\n"),
             (
                 table,
