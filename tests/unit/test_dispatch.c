@@ -5,6 +5,9 @@
 #include "tests/unit/fake_queue.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
 
 enum {
     MEBI = 1 << 20,
@@ -310,13 +313,30 @@ static void a_device_that_is_overdue_is_not_waited_for_long(void **state)
     free(hanging);
 }
 
-static void *take_slowly(void *argument)
+static atomic_int taker_id; /* of the thread; 0: it has not begun */
+
+static void *take_one(void *argument)
 {
     struct request **taken = argument;
     size_t count = 0;
+    atomic_store(&taker_id, (int)gettid());
     while (queue_take(queue, &quick.batching, 3600 * NS_PER_S, taken, &count) != QUEUE_TAKEN) {
     }
     return NULL;
+}
+
+static bool taker_sleeps(void)
+{
+    char path[64];
+    char state = '?';
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&taker_id));
+    FILE *stat = fopen(path, "r");
+    if (stat != NULL) {
+        const bool read = fscanf(stat, "%*d (%*[^)]) %c", &state) == 1;
+        (void)fclose(stat);
+        assert_true(read);
+    }
+    return state == 'S';
 }
 
 /* A push without queue_wake(): the quick device sleeps, and the slow one is awake. */
@@ -327,9 +347,13 @@ static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **sta
     struct queue_stats stats = {.requests = 1};
     (void)state;
     make_pair(10);
-    assert_int_equal(pthread_create(&thread, NULL, take_slowly, &taken), 0);
+    atomic_store(&taker_id, 0);
+    assert_int_equal(pthread_create(&thread, NULL, take_one, &taken), 0);
+    while (!taker_sleeps()) {
+        (void)sched_yield();
+    }
     struct request *request = push_tensor(DTYPE_F32);
-    while (stats.requests > 0) { /* it may not have slept yet: ask again */
+    while (stats.requests > 0) { /* until the quick device has it */
         assert_null(take(&slow, 0));
         queue_stats(queue, &stats);
     }
