@@ -62,6 +62,15 @@ const struct scan_device_info *scan_device_info(const struct scan_device *device
 MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtype dtype,
                                            struct error *err);
 
+/* Measure a scan of a contiguous tensor of ordinary numbers: rows of at most 1024 elements,
+ * `elements` in all. The device is prepared for the type.
+ * out   *took_ns: time of scan_device_run(), the shortest of a few, transfers included; at least 1.
+ *       Untouched on failure
+ * err   DEVICE_ERROR; OUT_OF_MEMORY */
+MUST_CHECK enum status scan_device_measure(struct scan_device *device, enum dtype dtype,
+                                           uint64_t elements, uint64_t *took_ns,
+                                           struct error *err);
+
 /* One scan in slab memory. Offsets are bytes, multiples of the element size. Output and input
  * have the same offset only if plan->in_place, else the ranges are disjoint. Output cells in
  * gaps are zeroed.

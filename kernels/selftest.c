@@ -1,6 +1,6 @@
-/* Preparing a device for an element type: its programs are built, then tested. A device whose
- * kernels see other bytes than the host wrote is tried with transfers before it is given up;
- * look-back is used if a trial of it was right and fast.
+/* Preparing a device for an element type: its programs are built, then tested; and measuring it. A
+ * device whose kernels see other bytes than the host wrote is tried with transfers before it is
+ * given up; look-back is used if a trial of it was right and fast.
  *
  * Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
  * included. One shape for every way that memory is walked, each in all directions; and for
@@ -426,4 +426,77 @@ enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, st
     device->verified = true;
     try_lookback(device, dtype);
     return STATUS_OK;
+}
+
+/* ---- measuring ---- */
+
+enum {
+    MEASURED_ROW = 1024,      /* elements */
+    MEASURED_RUNS = 4,        /* most runs; the first one touches the memory */
+    MEASURED_ENOUGH = 1 << 27 /* nanoseconds of all runs after which no other begins */
+};
+
+/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal: a device does not notice,
+ * and a copy takes less time. */
+static void fill_rows(const struct check *check, uint64_t elements)
+{
+    const uint64_t row = smaller_of(elements, MEASURED_ROW);
+    uint32_t number = 1;
+    for (uint64_t i = 0; i < row; i++) {
+        number = number * UINT32_C(1664525) + UINT32_C(1013904223);
+        put_element(check, i, dtype_bits(check->dtype, (int)(number >> 12)));
+    }
+    for (uint64_t i = row; i < elements; i += row) {
+        memcpy(check->cells + i * check->bytes, check->cells,
+               smaller_of(row, elements - i) * check->bytes);
+    }
+}
+
+/* Run the scan once. *ns: its time. */
+static enum status time_run(struct check *check, const struct scan_plan *plan, uint64_t *ns,
+                            struct error *err)
+{
+    struct scan_report report;
+    const struct scan_job job = {
+        .plan = plan, .slab = check->slab, .out_offset = plan->elements * check->bytes};
+    TRY(scan_device_run(check->device, &job, 1, &report, err));
+    *ns = larger_of(report.upload_ns + report.compute_ns + report.download_ns, 1);
+    return STATUS_OK;
+}
+
+/* *took_ns: the shortest time, because a thread that gets no processor only adds to it. */
+static enum status measure_rows(struct check *check, uint64_t elements, uint64_t *took_ns,
+                                struct error *err)
+{
+    const int64_t row = (int64_t)smaller_of(elements, MEASURED_ROW);
+    const struct scan_desc desc = {
+        .dtype = check->dtype, .rank = 2, .axis = 1, .sizes = {(int64_t)elements / row, row}};
+    struct scan_plan plan;
+    uint64_t all_ns = 0;
+    *took_ns = UINT64_MAX;
+    TRY(scan_plan_make(&desc, &plan, err));
+    fill_rows(check, elements);
+    for (int i = 0; i < MEASURED_RUNS && all_ns < MEASURED_ENOUGH; i++) {
+        uint64_t ns = 0;
+        TRY(time_run(check, &plan, &ns, err));
+        *took_ns = smaller_of(*took_ns, ns);
+        all_ns += ns;
+    }
+    return STATUS_OK;
+}
+
+enum status scan_device_measure(struct scan_device *device, enum dtype dtype, uint64_t elements,
+                                uint64_t *took_ns, struct error *err)
+{
+    struct check check;
+    uint64_t ns = 0;
+    enum status status = check_init(&check, device, dtype, 2 * elements, err);
+    if (status == STATUS_OK) {
+        status = measure_rows(&check, elements, &ns, err);
+    }
+    slab_destroy(check.slab);
+    if (status == STATUS_OK) {
+        *took_ns = ns;
+    }
+    return status;
 }

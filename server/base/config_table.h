@@ -157,7 +157,7 @@ X(slice_bytes,         SIZE,   "4MiB",           0,          SIZE_TIB,         "
   "its layout and the axis allow it. In a layout that is not contiguous a line counts at "         \
   "least 128 bytes. 0: never.")                                                                    \
 X(cpus,                UINT,   "0",              0,          256,              "cores",            \
-  "Cores that the service counts on: threads of the codec pool, of Tally's own OpenCL driver and of " \
+  "Cores that the service counts on: threads of the work pool, of Tally's own OpenCL driver and of "  \
   "PoCL's devices (unless POCL_MAX_PTHREAD_COUNT or POCL_CPU_MAX_CU_COUNT says otherwise). 0: what "  \
   "the process's affinity "                                                                         \
   "and the quotas of its control groups leave it, rounded up, at most 256.")                       \

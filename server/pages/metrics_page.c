@@ -281,6 +281,9 @@ static const struct {
      offsetof(struct device_stats, bytes), false},
     {"tally_device_errors_total", "counter", "Failures of the device.",
      offsetof(struct device_stats, errors), false},
+    {"tally_device_declined_requests_total", "counter",
+     "Requests that other devices took while this one was idle: they would finish them sooner.",
+     offsetof(struct device_stats, declined), false},
     {"tally_device_running_requests", "gauge", "Requests the device is working on.",
      offsetof(struct device_stats, running), false},
 };
@@ -316,6 +319,21 @@ static void write_device_states(FILE *out, const struct device_stats *devices, s
     }
 }
 
+static void write_device_paces(FILE *out, const struct device_stats *devices, size_t count)
+{
+    static const char name[] = "tally_device_pace_bytes_per_second";
+    static const char *const kinds[] = {[PACE_INTEGERS] = "integers", [PACE_FLOATS] = "floats"};
+    write_family(out, name, "gauge",
+                 "Measured pace of the device, transfers included; 0 until it is measured.");
+    for (size_t i = 0; i < count; i++) {
+        for (int kind = 0; kind < PACE_KINDS; kind++) {
+            begin_device_sample(out, name, &devices[i]);
+            (void)fprintf(out, ",elements=\"%s\"} %" PRIu64 "\n", kinds[kind],
+                          devices[i].pace[kind].bytes_per_s);
+        }
+    }
+}
+
 static void write_devices(FILE *out, const struct server *server)
 {
     size_t count = device_pool_count(server->devices);
@@ -327,6 +345,7 @@ static void write_devices(FILE *out, const struct server *server)
         device_pool_stats(server->devices, i, &devices[i]);
     }
     write_device_states(out, devices, count);
+    write_device_paces(out, devices, count);
     for (size_t i = 0; i < ARRAY_COUNT(device_families); i++) {
         write_device_family(out, i, devices, count);
     }

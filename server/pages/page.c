@@ -3,10 +3,13 @@
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"
+#include "server/base/clock.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 void page_fixed(struct page *page, const char *text)
@@ -42,6 +45,46 @@ enum status page_readyz(const struct page_request *request, struct page *page,
 
 /* ---- devices ---- */
 
+/* Write the measured pace for integers and floats. */
+static void put_pace(struct json_writer *w, const struct device_stats *stats)
+{
+    static const char *const kinds[] = {[PACE_INTEGERS] = "integers", [PACE_FLOATS] = "floats"};
+    json_writer_member_object(w, "pace");
+    for (int kind = 0; kind < PACE_KINDS; kind++) {
+        if (stats->pace[kind].bytes_per_s > 0) {
+            json_writer_member_object(w, kinds[kind]);
+            json_writer_member_uint(w, "bytes_per_second", stats->pace[kind].bytes_per_s);
+            json_writer_member_uint(w, "fixed_ns", stats->pace[kind].fixed_ns);
+            json_writer_end_object(w);
+        }
+    }
+    json_writer_end_object(w);
+}
+
+/* Write why the device took, or did not take, the last request that another device could have
+ * computed. */
+static void put_choice(struct json_writer *w, const struct dispatch_choice *choice)
+{
+    char text[160];
+    const char *dtype = dtype_info(choice->dtype)->name;
+    const double own_ms = (double)choice->own_ns / (double)NS_PER_MS;
+    const double other_ms = (double)choice->other_ns / (double)NS_PER_MS;
+    if (!choice->made) {
+        return;
+    }
+    if (choice->taken) {
+        (void)snprintf(text, sizeof text,
+                       "took %" PRIu64 " bytes of %s: %.3g ms here, %.3g ms on device %zu",
+                       choice->bytes, dtype, own_ms, other_ms, choice->other);
+    } else {
+        (void)snprintf(text, sizeof text,
+                       "left %" PRIu64
+                       " bytes of %s to device %zu: %.3g ms here, %.3g ms there",
+                       choice->bytes, dtype, choice->other, own_ms, other_ms);
+    }
+    json_writer_member_string(w, "last_choice", text);
+}
+
 static void put_device(struct json_writer *w, const struct device_stats *stats)
 {
     static const char *const kinds[] = {
@@ -69,6 +112,9 @@ static void put_device(struct json_writer *w, const struct device_stats *stats)
     json_writer_member_uint(w, "elements", stats->elements);
     json_writer_member_uint(w, "bytes", stats->bytes);
     json_writer_member_uint(w, "busy_us", stats->busy_ns / 1000);
+    put_pace(w, stats);
+    json_writer_member_uint(w, "declined", stats->declined);
+    put_choice(w, &stats->choice);
     json_writer_member_uint(w, "errors", stats->errors);
     if (stats->last_error[0] != '\0') {
         json_writer_member_string(w, "last_error", stats->last_error);

@@ -24,6 +24,7 @@ const struct device_driver device_driver_opencl = {
     .list = scan_devices_list,
     .open = scan_device_open,
     .prepare = scan_device_prepare,
+    .measure = scan_device_measure,
     .close = scan_device_close,
     .run = scan_device_run,
     .info = scan_device_info,
@@ -36,6 +37,7 @@ struct device_pool {
     size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; then `count` */
     size_t count;                      /* number of workers */
     size_t here; /* index of the worker for device_pool_scan_here(); `count`: none */
+    struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* of each device */
     struct worker workers[];
 };
 
@@ -236,9 +238,11 @@ static enum status build_pool(const struct worker_plan *plan,
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
+        struct dispatch_device *device = &pool->dispatch[pool->device_count];
         for (size_t j = 0; j < workers && status == STATUS_OK; j++) {
             struct worker *worker = &pool->workers[pool->count];
-            status = worker_init(worker, &pool->plan, i, &infos[i], err);
+            device->number = i;
+            status = worker_init(worker, &pool->plan, device, &infos[i], err);
             worker->first = j == 0;
             pool->count += status == STATUS_OK;
         }
@@ -400,6 +404,26 @@ size_t device_pool_count(const struct device_pool *pool)
     return pool->device_count;
 }
 
+/* Fill the fields that all workers of a device share. */
+static void share_stats(struct device_pool *pool, size_t index, struct device_stats *out)
+{
+    struct dispatch_device device;
+    queue_device(pool->plan.parts.queue, &pool->dispatch[index], &device);
+    out->declined = device.declined;
+    out->choice = device.choice;
+    memset(out->pace, 0, sizeof out->pace);
+    for (int i = 0; i < PACE_KINDS; i++) {
+        const enum pace_kind kind = (enum pace_kind)i;
+        if (pace_is_measured(&device.pace, kind)) {
+            const double bytes_per_s =
+                SCAN_BYTES_PER_NS * (double)NS_PER_S / pace_slope(&device.pace, kind);
+            out->pace[kind] =
+                (struct device_pace){.bytes_per_s = (uint64_t)bytes_per_s,
+                                     .fixed_ns = (uint64_t)pace_fixed_ns(&device.pace, kind)};
+        }
+    }
+}
+
 void device_pool_stats(struct device_pool *pool, size_t index, struct device_stats *out)
 {
     worker_stats(&pool->workers[pool->first[index]], out);
@@ -407,8 +431,8 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         struct device_stats more;
         worker_stats(&pool->workers[i], &more);
         out->state = more.state > out->state ? more.state : out->state;
-        if (more.prepared > out->prepared) { /* this worker was faster to open the device */
-            out->prepared = more.prepared;
+        out->prepared = larger_of(out->prepared, more.prepared);
+        if (out->lookback[0] == '\0') { /* this worker was faster to open the device */
             memcpy(out->lookback, more.lookback, sizeof out->lookback);
         }
         if (out->last_error[0] == '\0') {
@@ -422,4 +446,5 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         out->busy_ns += more.busy_ns;
         out->running += more.running;
     }
+    share_stats(pool, index, out);
 }

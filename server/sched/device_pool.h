@@ -8,7 +8,8 @@
  *      any call of the driver --deadline exceeded--> HUNG --call returns--> FAILED
  *
  * Kernels that were not compiled ahead are built before a device is READY: no request waits for a
- * compiler, and nothing is compiled while the device serves.
+ * compiler, and nothing is compiled while the device serves. The pace of the device is measured
+ * then, too: it decides which requests the device takes (dispatch.h).
  *
  * The requests of a device that hangs are answered with 503 at once. Their memory is kept until the
  * call of the driver returns. */
@@ -16,6 +17,7 @@
 #define TALLY_SERVER_DEVICE_POOL_H
 
 #include "kernels/device.h"
+#include "server/sched/dispatch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,8 +35,8 @@ enum {
     DEVICE_POOL_MAX = 64
 };
 
-/* The functions of kernels/device.h, so that tests can replace them. A call of list, open, prepare,
- * close or run may hang: each has a deadline (worker.h). info() only reads memory. */
+/* The functions of kernels/device.h, so that tests can replace them. Each call except info() may
+ * hang and has a deadline (worker.h). info() only reads memory. */
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
                         struct error *err);
@@ -42,6 +44,8 @@ struct device_driver {
                         struct error *err);
     void (*close)(struct scan_device *device);
     enum status (*prepare)(struct scan_device *device, enum dtype dtype, struct error *err);
+    enum status (*measure)(struct scan_device *device, enum dtype dtype, uint64_t elements,
+                           uint64_t *took_ns, struct error *err);
     enum status (*run)(struct scan_device *device, const struct scan_job *jobs, size_t count,
                        struct scan_report *report, struct error *err);
     const struct scan_device_info *(*info)(const struct scan_device *device);
@@ -135,6 +139,12 @@ struct device_stats {
     uint64_t errors;
     uint64_t busy_ns;
     uint64_t running; /* number of requests of the current batch */
+    struct device_pace {
+        uint64_t bytes_per_s; /* of contiguous tensors, transfers included; 0: not measured */
+        uint64_t fixed_ns;    /* time that each batch takes besides */
+    } pace[PACE_KINDS];
+    uint64_t declined; /* as in struct dispatch_device */
+    struct dispatch_choice choice;
 };
 
 size_t device_pool_count(const struct device_pool *pool);

@@ -6,6 +6,7 @@
 #include "server/base/clock.h"
 #include "server/base/thread.h"
 #include "server/sched/completion.h"
+#include "server/sched/dispatch.h"
 #include "server/sched/line.h"
 #include "server/sched/request.h"
 
@@ -24,11 +25,12 @@ enum {
 static const char shutting_down[] = "the service is shutting down";
 
 struct queue {
-    struct line line;        /* its lock guards the fields below, too */
-    atomic_uint unannounced; /* number of pushes for which no taker was woken yet */
-    atomic_bool usable;      /* any device is in use; written by holders of the lock */
-    size_t max_requests;     /* constant */
-    pthread_cond_t arrived;  /* monotonic clock */
+    struct line line;         /* its lock guards the fields below, too */
+    struct dispatch dispatch; /* the workers that take requests */
+    atomic_uint unannounced;  /* number of pushes for which no taker was woken yet */
+    atomic_bool usable;       /* any device is in use; written by holders of the lock */
+    size_t max_requests;      /* constant */
+    pthread_cond_t arrived;   /* monotonic clock */
     bool closed;
     unsigned shakes; /* number of calls of queue_shake() */
 };
@@ -40,6 +42,7 @@ enum status queue_create(size_t max_requests, struct queue **out, struct error *
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the queue");
     }
     line_init(&queue->line, LINE_DEVICES);
+    LIST_INIT(&queue->dispatch.workers);
     thread_cond_init(&queue->arrived);
     queue->max_requests = max_requests;
     atomic_init(&queue->usable, true);
@@ -220,7 +223,8 @@ size_t queue_count_model(struct queue *queue, int model)
     return count;
 }
 
-void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns)
+void queue_charge(struct queue *queue, struct dispatch_device *device,
+                  const struct request *first, uint64_t took_ns)
 {
     uint64_t cost_ns = 0;
     for (const struct request *request = first; request != NULL; request = request->line.next) {
@@ -229,6 +233,7 @@ void queue_charge(struct queue *queue, const struct request *first, uint64_t too
     const double pace = (double)took_ns / (double)larger_of(cost_ns, 1);
     MUST(pthread_mutex_lock(&queue->line.lock));
     line_measured(&queue->line, cost_ns, took_ns);
+    dispatch_measured(device, first->scan.plan.dtype, cost_ns, took_ns, clock_now_ns());
     for (const struct request *request = first; request != NULL; request = request->line.next) {
         const uint64_t part_ns = smaller_of((uint64_t)(pace * (double)request->line.cost_ns),
                                             scan_plan_slowest_ns(&request->scan.plan));
@@ -246,6 +251,7 @@ struct batch {
     struct request_list requests;
     size_t count;        /* number of requests */
     uint64_t bytes;      /* bytes of their tensors */
+    uint64_t cost_ns;    /* estimated time on one thread */
     uint64_t slowest_ns; /* time on one thread if the data are the slowest */
 };
 
@@ -256,33 +262,38 @@ static void batch_add(struct batch *batch, struct request *request, uint64_t now
     request_append(&batch->requests, request);
     batch->count++;
     batch->bytes += request_bytes(request);
+    batch->cost_ns += request->line.cost_ns;
     batch->slowest_ns += scan_plan_slowest_ns(&request->scan.plan);
 }
 
 static bool batch_has_room(const struct batch *batch, const struct request *request,
-                           const struct queue_batching *options)
+                           const struct queue_batching *options,
+                           const struct dispatch_found *found)
 {
     const uint64_t bytes = request_bytes(request);
+    const enum dtype dtype = request->scan.plan.dtype;
     return !batch->requests.first->scan.alone && !request->scan.alone &&
            batch->bytes < options->max_bytes && bytes <= options->max_bytes - batch->bytes &&
            batch->slowest_ns + scan_plan_slowest_ns(&request->scan.plan) <= BATCH_SLOWEST_NS &&
-           scan_plan_batches_with(&batch->requests.first->scan.plan, &request->scan.plan);
+           scan_plan_batches_with(&batch->requests.first->scan.plan, &request->scan.plan) &&
+           dispatch_keeps(options->worker, found, dtype,
+                          batch->cost_ns + request->line.cost_ns);
 }
 
-/* Move the next request of a class, and the requests that can share its launch, to the batch. Move
- * expired requests to their chain. */
-static void batch_form(struct line *line, unsigned class, const struct queue_batching *options,
+/* Move the request that was found, and the requests behind it that can share its launch, to the
+ * batch. Move expired requests to their chain. */
+static void batch_form(const struct dispatch_found *found, const struct queue_batching *options,
                        struct batch *batch, struct request **expired)
 {
     const uint64_t now_ns = clock_now_ns();
-    struct line_cursor cursor = line_begin(line, class);
+    struct line_cursor cursor = found->cursor;
     batch_add(batch, line_take(&cursor), now_ns);
     size_t looked_at = 0;
     while (cursor.current != NULL && batch->count < options->max_requests &&
            looked_at++ < options->max_requests * LOOK_AHEAD_FACTOR) {
         if (request_verdict(cursor.current, now_ns) != STATUS_OK) {
             line_drop(&cursor, expired);
-        } else if (batch_has_room(batch, cursor.current, options)) {
+        } else if (batch_has_room(batch, cursor.current, options, found)) {
             batch_add(batch, line_take(&cursor), now_ns);
         } else {
             line_step(&cursor);
@@ -290,13 +301,19 @@ static void batch_form(struct line *line, unsigned class, const struct queue_bat
     }
 }
 
-/* Returns the time until which the next request of a class waits for others to share its launch; 0:
- * it does not wait. Requests of the taker's other classes wait at the same time. A request waits
- * for at most half of the time until its deadline. */
-static uint64_t peers_until_ns(struct queue *queue, unsigned class,
-                               const struct queue_batching *options, unsigned classes)
+/* Returns the classes of the line that the taker serves. */
+static unsigned taker_classes(const struct queue_batching *options)
 {
-    const struct request *first = line_begin(&queue->line, class).current;
+    return options->worker == NULL ? LINE_ALL : atomic_load(options->worker->classes);
+}
+
+/* Returns the time until which a request of a class waits for others to share its launch; 0: it
+ * does not wait. Requests of the taker's other classes wait at the same time. A request waits for
+ * at most half of the time until its deadline. */
+static uint64_t peers_until_ns(struct queue *queue, const struct request *first, unsigned class,
+                               const struct queue_batching *options)
+{
+    const unsigned classes = taker_classes(options);
     if (options->delay_ns == 0 || queue->closed || first->scan.alone ||
         line_count(&queue->line, 1U << class) >= options->max_requests) {
         return 0;
@@ -316,58 +333,98 @@ static uint64_t peers_until_ns(struct queue *queue, unsigned class,
     return until_ns;
 }
 
-/* Try once to form a batch. Returns false if there is none; then *retry_ns is the time of the next
- * try, 0: after the next push. Thread: a holder of the lock. */
+/* Why a taker got no batch. */
+struct refusal {
+    uint64_t retry_ns; /* time of the next try, 0: after the next push */
+    bool declined;     /* requests wait for other devices, which would finish them sooner */
+};
+
+/* Try once to form a batch. Returns false if there is none. Thread: a holder of the lock. */
 static bool try_batch(struct queue *queue, const struct queue_batching *options,
-                      struct batch *batch, struct request **expired, uint64_t *retry_ns)
+                      struct batch *batch, struct request **expired, struct refusal *refusal)
 {
-    const unsigned classes =
-        options->classes == NULL ? LINE_ALL : atomic_load(options->classes);
     const uint64_t now_ns = clock_now_ns();
+    struct dispatch_found found;
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         struct line_cursor cursor = line_begin(&queue->line, c);
         while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
             line_drop(&cursor, expired);
         }
     }
-    *retry_ns = 0;
-    const unsigned class = line_turn(&queue->line, classes);
-    if (class == LINE_CLASSES) {
+    if (!dispatch_find(&queue->dispatch, &queue->line, options->worker, now_ns,
+                       options->delay_ns, &found)) {
+        *refusal = (struct refusal){.retry_ns = found.retry_ns, .declined = found.retry_ns > 0};
+        if (found.idle) {
+            MUST(pthread_cond_broadcast(&queue->arrived));
+        }
         return false;
     }
-    const uint64_t until_ns = peers_until_ns(queue, class, options, classes);
+    const uint64_t until_ns = peers_until_ns(queue, found.cursor.current, found.class, options);
     if (until_ns > now_ns) {
-        *retry_ns = until_ns;
+        *refusal = (struct refusal){.retry_ns = until_ns};
         return false;
     }
-    batch_form(&queue->line, class, options, batch, expired);
+    batch_form(&found, options, batch, expired);
+    if (options->worker != NULL) {
+        dispatch_taken(&queue->dispatch, options->worker, &found, batch->requests.first,
+                       batch->count, batch->cost_ns, now_ns);
+    }
     if (line_count(&queue->line, LINE_ALL) == 0) { /* nothing is left to wake a taker for */
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
     }
     return true;
 }
 
+/* Returns true if the taker has declined requests by a pace that is out of date; then it is busy
+ * with a trial. Thread: a holder of the lock. */
+static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
+                        uint64_t now_ns)
+{
+    if (!refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
+        return false;
+    }
+    worker->device->measured_ns = now_ns; /* one worker of the device is enough */
+    worker->busy = true;
+    worker->since_ns = now_ns + worker->device->trial_ns;
+    return true;
+}
+
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count)
 {
-    const uint64_t give_up_ns = clock_now_ns() + timeout_ns;
+    uint64_t now_ns = clock_now_ns();
+    const uint64_t give_up_ns = now_ns + timeout_ns;
     enum queue_result result = QUEUE_TAKEN;
     struct batch batch = {0};
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->line.lock));
     const unsigned shakes = queue->shakes;
-    for (uint64_t retry_ns; !try_batch(queue, options, &batch, &expired, &retry_ns);) {
-        if (retry_ns == 0 && queue->closed) {
+    if (options->worker != NULL) {
+        dispatch_join(&queue->dispatch, options->worker, now_ns);
+    }
+    for (struct refusal refusal = {0};
+         !try_batch(queue, options, &batch, &expired, &refusal);) {
+        now_ns = clock_now_ns();
+        if (refusal.retry_ns == 0 && queue->closed) {
             result = QUEUE_CLOSED;
             break;
         }
         if (expired != NULL || queue->shakes != shakes ||
-            (retry_ns == 0 && clock_now_ns() >= give_up_ns)) {
+            ((refusal.retry_ns == 0 || refusal.declined) && now_ns >= give_up_ns)) {
             result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
             break;
         }
-        const struct timespec until = clock_timespec(retry_ns != 0 ? retry_ns : give_up_ns);
+        if (begin_trial(&refusal, options->worker, now_ns)) {
+            result = QUEUE_TRIAL;
+            break;
+        }
+        uint64_t until_ns = refusal.retry_ns != 0 ? refusal.retry_ns : give_up_ns;
+        until_ns = refusal.declined ? smaller_of(until_ns, give_up_ns) : until_ns;
+        const struct timespec until = clock_timespec(until_ns);
         (void)pthread_cond_timedwait(&queue->arrived, &queue->line.lock, &until);
+    }
+    if (result == QUEUE_CLOSED && options->worker != NULL) {
+        dispatch_leave(options->worker);
     }
     MUST(pthread_mutex_unlock(&queue->line.lock));
     line_end_expired(&queue->line, expired, clock_now_ns());
@@ -376,4 +433,30 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
         *count = batch.count;
     }
     return result;
+}
+
+void queue_leave(struct queue *queue, struct dispatch_worker *worker)
+{
+    MUST(pthread_mutex_lock(&queue->line.lock));
+    dispatch_leave(worker);
+    MUST(pthread_cond_broadcast(&queue->arrived));
+    MUST(pthread_mutex_unlock(&queue->line.lock));
+}
+
+/* ---- the pace of devices ---- */
+
+void queue_tried(struct queue *queue, struct dispatch_device *device,
+                 const struct pace_trial *trials, bool anew, uint64_t trial_ns)
+{
+    MUST(pthread_mutex_lock(&queue->line.lock));
+    dispatch_tried(device, trials, anew, trial_ns, clock_now_ns());
+    MUST(pthread_mutex_unlock(&queue->line.lock));
+}
+
+void queue_device(struct queue *queue, const struct dispatch_device *device,
+                  struct dispatch_device *out)
+{
+    MUST(pthread_mutex_lock(&queue->line.lock));
+    *out = *device;
+    MUST(pthread_mutex_unlock(&queue->line.lock));
 }

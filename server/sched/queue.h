@@ -1,6 +1,6 @@
 /* The planned requests that wait for a device worker, and the batches that workers take.
  *
- * line.h defines which request is next. A worker serves the classes of the line round robin. So a
+ * line.h defines which request is next, and dispatch.h which worker takes it. A worker serves the classes of the line round robin. So a
  * stream of large tensors delays a small one by at most one large tensor, and a stream of small
  * tensors, in batches of bounded size, delays a large one by at most one batch.
  *
@@ -15,14 +15,16 @@
 
 #include "proto/status.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct queue; /* opaque */
 struct client;
+struct dispatch_device;
+struct dispatch_worker;
 struct line;
+struct pace_trial;
 struct request;
 
 enum {
@@ -88,44 +90,65 @@ void queue_stats(struct queue *queue, struct queue_stats *out);
 /* Returns the number of waiting requests of this model (struct request, model). */
 size_t queue_count_model(struct queue *queue, int model);
 
-/* Record that a batch was computed in took_ns. The time is divided among the requests in proportion
- * to their costs. A client whose part exceeds the cost is charged with the difference
- * (line_charge()). A part is at most the time of the slowest data of that size, so that no client
- * pays for a thread that was preempted. */
-void queue_charge(struct queue *queue, const struct request *first, uint64_t took_ns);
+/* Record that the device computed a batch in took_ns, transfers included. The time is divided among
+ * the requests in proportion to their costs. A client whose part exceeds the cost is charged with
+ * the difference (line_charge()). A part is at most the time of the slowest data of that size, so
+ * that no client pays for a thread that was preempted. */
+void queue_charge(struct queue *queue, struct dispatch_device *device,
+                  const struct request *first, uint64_t took_ns);
 
 /* ---- batches ---- */
 
-/* A worker that becomes free takes the next request and all requests of its class that can share
- * a launch with it. No request waits for others unless --batch-delay-us is set.
+/* A worker that becomes free takes the next request that no other device would finish sooner
+ * (dispatch.h), and all requests of its class that can share a launch with it, as long as no other
+ * device would finish the batch sooner. No request waits for others unless --batch-delay-us is set.
  *
  * Fairness: the first request of a batch is the next one of the line, so the k-th request of a
- * client runs at the latest in the k-th batch of that client's turns. Compatible requests that
- * overtake delay no other request by a batch, and their clients pay for them. A batch is bounded in
- * requests, bytes and time, so each wait is bounded, too. */
+ * client runs at the latest in the k-th batch of that client's turns; a worker passes over requests
+ * only if other workers will take them in that order, and finish them sooner. Compatible requests
+ * that overtake delay no other request by a batch, and their clients pay for them. A batch is
+ * bounded in requests, bytes and time, so each wait is bounded, too. */
 
 struct queue_batching {
     size_t max_requests; /* most requests of one batch, >= 1 */
     uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
-    /* Borrowed: classes of the line that the worker takes; queue_shake() is due after a change.
-     * NULL: all. */
-    const atomic_uint *classes;
+    /* Borrowed: the worker, whose classes are served; queue_shake() is due after they have changed.
+     * It takes part in the dispatch from its first call of queue_take() to queue_leave() or
+     * QUEUE_CLOSED, and is idle during the call. NULL: a worker without a pace serves all
+     * classes. */
+    struct dispatch_worker *worker;
 };
 
 enum queue_result {
     QUEUE_TAKEN,
     QUEUE_TIMEOUT,
+    QUEUE_TRIAL, /* the device has declined a request, and its pace is out of date */
     QUEUE_CLOSED
 };
 
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, or queue_shake() was called; QUEUE_CLOSED:
- *         the queue is closed and has no more work for this taker */
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, or queue_shake() was called; QUEUE_TRIAL:
+ *         the caller measures the device and calls queue_tried(); QUEUE_CLOSED: the queue is closed
+ *         and has no more work for this taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
+
+/* The worker takes no more batches: its device failed or hangs. Wakes the other takers, which may
+ * have declined requests in its favour. */
+void queue_leave(struct queue *queue, struct dispatch_worker *worker);
+
+/* ---- the pace of devices (dispatch.h); functions that take the lock ---- */
+
+/* Record trials, by number of enum pace_kind; see dispatch_tried(). */
+void queue_tried(struct queue *queue, struct dispatch_device *device,
+                 const struct pace_trial *trials, bool anew, uint64_t trial_ns);
+
+/* Copy the record of a device. */
+void queue_device(struct queue *queue, const struct dispatch_device *device,
+                  struct dispatch_device *out);
 
 #endif

@@ -21,7 +21,9 @@
 #include <string.h>
 
 enum {
-    BACK_OFF_DOUBLINGS = 6
+    BACK_OFF_DOUBLINGS = 6,
+    SMALL_TRIAL = 1 << 10, /* elements of the two trials of a device: 4 KiB and 4 MiB */
+    LARGE_TRIAL = 1 << 20
 };
 
 /* Most estimated time of a batch with the normal timeout; a longer batch gets more in
@@ -35,14 +37,18 @@ enum device_state worker_state(const struct worker *worker)
     return (enum device_state)atomic_load(&worker->state);
 }
 
-enum status worker_init(struct worker *worker, const struct worker_plan *plan, size_t number,
-                        const struct scan_device_info *info, struct error *err)
+enum status worker_init(struct worker *worker, const struct worker_plan *plan,
+                        struct dispatch_device *device, const struct scan_device_info *info,
+                        struct error *err)
 {
+    const size_t number = device->number;
     *worker = (struct worker){.plan = plan, .number = number, .info = *info};
     atomic_init(&worker->state, DEVICE_OPENING);
     atomic_init(&worker->classes, LINE_ALL);
+    worker->dispatch.classes = &worker->classes;
+    worker->dispatch.device = device;
     worker->batching = plan->batch;
-    worker->batching.classes = &worker->classes;
+    worker->batching.worker = &worker->dispatch;
     thread_cond_init(&worker->changed);
     MUST(pthread_mutex_init(&worker->lock, NULL));
     size_t count = plan->batch.max_requests;
@@ -86,6 +92,7 @@ static void disable_and_unlock(struct worker *worker, enum device_state state,
     bool was_ready = worker_state(worker) == DEVICE_READY;
     set_state(worker, state, reason);
     MUST(pthread_mutex_unlock(&worker->lock));
+    queue_leave(worker->plan->parts.queue, &worker->dispatch);
     worker->plan->changed(worker->plan->pool);
     metrics_add(worker->plan->parts.metrics, METRICS_COUNTER_DEVICE_FAILURES, was_ready);
     log_message(worker->plan->parts.log, LOG_ERROR, "device %zu (%s) %s: %s", worker->number,
@@ -104,7 +111,8 @@ static void call_begin(struct worker *worker, enum worker_call call, struct requ
                        size_t count, uint64_t cost_ns)
 {
     /* Compilers and drivers that start on a busy machine may be slow. */
-    bool patient = call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE;
+    bool patient =
+        call == WORKER_CALL_OPEN || call == WORKER_CALL_PREPARE || call == WORKER_CALL_MEASURE;
     double factor = patient ? WORKER_PATIENCE : 1;
     factor = cost_ns > TIMEOUT_COST_NS ? (double)cost_ns / (double)TIMEOUT_COST_NS : factor;
     uint64_t timeout_ns = (uint64_t)((double)worker->plan->timeout_ns * factor);
@@ -193,6 +201,7 @@ void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns)
     }
     static const char *const calls[] = {[WORKER_CALL_OPEN] = "while it was opened",
                                         [WORKER_CALL_PREPARE] = "while its kernels were built",
+                                        [WORKER_CALL_MEASURE] = "while its pace was measured",
                                         [WORKER_CALL_RUN] = "while it ran",
                                         [WORKER_CALL_CLOSE] = "while it was closed"};
     char reason[128];
@@ -289,7 +298,7 @@ static void finish_batch(struct worker *worker, struct request *first, size_t co
                          const struct scan_report *report)
 {
     const uint64_t busy_ns = record_batch(worker, first, count, worker->models, report);
-    queue_charge(worker->plan->parts.queue, first, busy_ns);
+    queue_charge(worker->plan->parts.queue, worker->dispatch.device, first, busy_ns);
     completion_post_home(first);
 }
 
@@ -407,8 +416,55 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
 
 /* ---- the worker's thread ---- */
 
-/* Open the device; build and test all its kernels. Returns false if that fails, or if the worker
- * must stop. */
+/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false if the
+ * device is out of use. */
+static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t elements,
+                         uint64_t *ns)
+{
+    struct request *none = NULL;
+    struct error err = ERROR_INIT;
+    *ns = 0;
+    call_begin(worker, WORKER_CALL_MEASURE, NULL, 0, 0);
+    const enum status status =
+        worker->plan->driver->measure(worker->device, dtype, elements, ns, &err);
+    if (!call_end(worker, &none)) {
+        return false;
+    }
+    if (status == STATUS_DEVICE_ERROR) {
+        worker_fail(worker, err.detail);
+    }
+    return status != STATUS_DEVICE_ERROR;
+}
+
+/* Measure the pace of the device with scans of the worker's own, so that no request is spent on it.
+ * anew: forget earlier measurements. Returns false if the device is out of use. */
+static bool measure_pace(struct worker *worker, bool anew)
+{
+    static const enum dtype dtypes[PACE_KINDS] = {
+        [PACE_INTEGERS] = DTYPE_I32, [PACE_FLOATS] = DTYPE_F32};
+    struct pace_trial trials[PACE_KINDS];
+    const uint64_t began_ns = clock_now_ns();
+    bool measured = true;
+    for (int kind = 0; kind < PACE_KINDS; kind++) {
+        const uint64_t element_bytes = dtype_info(dtypes[kind])->bytes;
+        struct pace_trial *trial = &trials[kind];
+        trial->small_cost_ns = SMALL_TRIAL * element_bytes / SCAN_BYTES_PER_NS;
+        trial->large_cost_ns = LARGE_TRIAL * element_bytes / SCAN_BYTES_PER_NS;
+        if (!measure_scan(worker, dtypes[kind], SMALL_TRIAL, &trial->small_ns) ||
+            !measure_scan(worker, dtypes[kind], LARGE_TRIAL, &trial->large_ns)) {
+            return false;
+        }
+        measured = measured && trial->small_ns > 0 && trial->large_ns > 0;
+    }
+    if (measured) {
+        queue_tried(worker->plan->parts.queue, worker->dispatch.device, trials, anew,
+                    clock_now_ns() - began_ns);
+    }
+    return true;
+}
+
+/* Open the device; build and test all its kernels; measure it. Returns false if that fails, or if
+ * the worker must stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
@@ -439,6 +495,9 @@ static bool open_device(struct worker *worker)
         worker_fail(worker, err.detail);
         return false;
     }
+    if (worker->first && !measure_pace(worker, true)) {
+        return false;
+    }
     MUST(pthread_mutex_lock(&worker->lock));
     (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
                    plan->driver->info(worker->device)->lookback);
@@ -465,7 +524,8 @@ static bool serve_queue(struct worker *worker)
         if (result == QUEUE_CLOSED) {
             return true;
         }
-        if (result == QUEUE_TAKEN && !run_batch(worker, first, count)) {
+        if ((result == QUEUE_TAKEN && !run_batch(worker, first, count)) ||
+            (result == QUEUE_TRIAL && !measure_pace(worker, false))) {
             return false;
         }
     }

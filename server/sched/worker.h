@@ -17,6 +17,7 @@
 
 #include "server/memory/memory.h"
 #include "server/sched/device_pool.h"
+#include "server/sched/dispatch.h"
 #include "server/sched/queue.h"
 #include "server/sched/request.h"
 
@@ -24,13 +25,15 @@
 #include <stdatomic.h>
 
 enum {
-    WORKER_PATIENCE = 10 /* deadline of listing, opening, preparing, in --device-timeout-ms */
+    /* Deadline of listing, opening, preparing and measuring, in --device-timeout-ms. */
+    WORKER_PATIENCE = 10
 };
 
 /* The calls of the driver that may hang. */
 enum worker_call {
     WORKER_CALL_OPEN,
     WORKER_CALL_PREPARE, /* for one element type */
+    WORKER_CALL_MEASURE, /* for one element type */
     WORKER_CALL_RUN,     /* the device works in the memory of the batch */
     WORKER_CALL_CLOSE
 };
@@ -55,9 +58,10 @@ struct worker_plan {
 struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* number of the device */
-    bool first;                     /* first worker of the device: logs that it is ready */
-    atomic_uint classes;            /* classes of the line to serve; written by the pool */
-    struct queue_batching batching; /* batching of the plan, with `classes` */
+    bool first;          /* first worker of the device: measures it, logs that it is ready */
+    atomic_uint classes; /* classes of the line to serve; written by the pool */
+    struct dispatch_worker dispatch; /* with `classes` and the record of the device */
+    struct queue_batching batching;  /* batching of the plan, with `dispatch` */
     struct scan_device_info info;
     pthread_t thread;
     bool started;
@@ -85,9 +89,10 @@ struct worker {
     unsigned failures;       /* number of consecutive failures, for the back-off */
 };
 
+/* device: borrowed, the record that all workers of the device share. */
 MUST_CHECK enum status worker_init(struct worker *worker, const struct worker_plan *plan,
-                                   size_t number, const struct scan_device_info *info,
-                                   struct error *err);
+                                   struct dispatch_device *device,
+                                   const struct scan_device_info *info, struct error *err);
 void worker_deinit(struct worker *worker); /* the thread is joined or was not started */
 
 MUST_CHECK enum status worker_start(struct worker *worker, struct error *err);

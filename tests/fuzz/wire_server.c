@@ -194,6 +194,8 @@ static enum status run(struct scan_device *device, const struct scan_job *jobs, 
     case FAKE_SINGLE_HANGS:
     case FAKE_LARGE_HANGS:
     case FAKE_SPOILS:
+    case FAKE_UNMEASURABLE:
+    case FAKE_MEASURE_HANGS:
         break;
     }
     for (size_t i = 0; i < count; i++) {

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support import calls, dtypes
 from support.http import Client
-from support.tallyd import free_port
+from support.tallyd import POCL, free_port
 from support.waiting import until
 
 FLOAT32 = dtypes.BY_NAME["float32"]
@@ -57,8 +57,62 @@ def test_devices_are_listed_with_their_state(client):
         for key in ("requests", "batches", "elements", "bytes", "errors", "running"):
             assert isinstance(device[key], int) and device[key] >= 0, device
         assert device["kernels_built"] > 0 and device["kernels_to_build"] == 0, device
+        assert device["declined"] == 0 and "last_choice" not in device  # there is no other device
     assert document["queue_depth"] >= 0  # one queue for all devices
     assert sum(device["requests"] for device in devices) >= 1
+
+
+def test_the_pace_of_a_device_is_measured_without_a_request(start_server):
+    client = start_server().client()
+    page = {}
+
+    def measured():  # by one of its workers, while the other is ready
+        page.update(client.get("/v1/devices").json()["devices"][0])
+        return page["pace"]
+
+    until(measured)
+    assert page["requests"] == 0
+    for elements in ("integers", "floats"):
+        assert page["pace"][elements]["bytes_per_second"] > 1e6, page
+        assert page["pace"][elements]["fixed_ns"] >= 0, page
+    client.close()
+
+
+def test_each_of_two_devices_shows_its_pace_and_why_it_took_a_request_or_did_not(start_server):
+    server = start_server(*POCL, env={"POCL_DEVICES": "pthread pthread"})
+    client = server.client()
+    taken = re.compile(r"took 16 bytes of float32: [\d.e+-]+ ms here, [\d.e+-]+ ms on device (\d+)")
+    left = re.compile(
+        r"left 16 bytes of float32 to device (\d+): [\d.e+-]+ ms here, [\d.e+-]+ ms there"
+    )
+
+    def choices():
+        """What each device says of the other one, or None."""
+        calls.post_raw(client, FLOAT32, np.ones(4, np.float32))
+        devices = client.get("/v1/devices").json()["devices"]
+        numbers = [device["number"] for device in devices]
+        for device, other in zip(devices, reversed(numbers), strict=True):
+            choice = device.get("last_choice", "")
+            found = taken.fullmatch(choice) or left.fullmatch(choice)
+            assert not choice or int(found[1]) == other, choice
+            assert device["declined"] == 0 or choice, device
+        return devices
+
+    def any_choice():
+        return any("last_choice" in device for device in choices())
+
+    until(any_choice, 60)  # as soon as both are ready
+    values = metrics(client)
+    for device in choices():
+        labels = (("device", str(device["number"])), ("name", device["name"]))
+        for elements, pace in device["pace"].items():
+            key = (
+                "tally_device_pace_bytes_per_second",
+                tuple(sorted((*labels, ("elements", elements)))),
+            )
+            assert values[key] > 0 and pace["bytes_per_second"] > 0
+        assert values["tally_device_declined_requests_total", labels] <= device["declined"]
+    client.close()
 
 
 def test_metrics_page_parses_and_has_help_for_everything(client):

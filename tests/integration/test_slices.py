@@ -1,6 +1,7 @@
 """Large tensors are scanned in slices, while they arrive or when they are complete: the bits are those
 of the whole, whatever the format, type, axis and pace, and whatever happens on the way."""
 
+import concurrent.futures
 import json
 import re
 import signal
@@ -125,18 +126,36 @@ def test_every_type_and_axis_has_the_bits_of_the_whole(server, dtype):
 
 
 def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
+    """A slice runs on the device that finishes it first. Other requests, which share no launch, keep each device busy
+    at times. So a device has more batches than requests only if it had slices."""
     server = start_server(*FLAGS, *POCL, env=TWO_DEVICES)
     dtype = dtypes.BY_NAME["float32"]
     client = server.client()
     stored = tensor(dtype, (150001,))
+    over = threading.Event()
+
+    def keep_busy(other):
+        short = tensor(other, (SLICE // other.bytes,))  # too short for slices
+        with server.wire(PATIENCE_S) as wire:
+            while not over.is_set():
+                answer = wire.send(raw_request(other, short)).answer()
+                calls.expect_same(other, calls.stored_of(other, answer, short.shape), short)
 
     def both_had_slices():
         answer = send_by_parts(server, raw_request(dtype, stored), (0.2, 0.4, 0.6, 0.8))
         calls.expect_same(dtype, calls.stored_of(dtype, answer, stored.shape), stored)
         devices = client.get("/v1/devices").json()["devices"]
-        return [device["batches"] > 0 for device in devices] == [True, True]
+        return [device["batches"] > device["requests"] for device in devices] == [True, True]
 
-    until(both_had_slices, 60)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        others = [dtypes.BY_NAME[name] for name in ("float32", "float64", "int64")]
+        busy = [pool.submit(keep_busy, other) for other in others]
+        try:
+            until(both_had_slices, 60)
+        finally:
+            over.set()
+        for one in busy:
+            one.result()
     client.close()
 
 

@@ -32,7 +32,9 @@ enum fake_mode {
     FAKE_PREPARE_HANGS,    /* prepare */
     FAKE_SINGLE_HANGS,     /* run, with one job; OUT_OF_MEMORY for more */
     FAKE_LARGE_HANGS,      /* run, of more than FAKE_LARGE elements */
-    FAKE_SPOILS            /* FAKE_SHORT_OF_MEMORY, inputs overwritten */
+    FAKE_SPOILS,           /* FAKE_SHORT_OF_MEMORY, inputs overwritten */
+    FAKE_UNMEASURABLE,     /* measure: DEVICE_ERROR */
+    FAKE_MEASURE_HANGS     /* measure: blocks until the mode changes */
 };
 
 struct scan_device {
@@ -50,6 +52,9 @@ static struct {
     atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
     atomic_uint prepared;                  /* element types, of all devices */
     atomic_uint described;                 /* devices, when they are ready for use */
+    uint64_t small_ns[FAKE_DEVICES];       /* measured time of a scan of less than FAKE_LARGE */
+    uint64_t large_ns[FAKE_DEVICES];       /* and of a longer one */
+    atomic_uint measured[FAKE_DEVICES];    /* number of measurements */
     bool built_in;                         /* the first is of Tally's own driver */
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
@@ -64,6 +69,9 @@ static inline void fake_reset(size_t count)
         atomic_store(&fake.runs[i], 0);
         atomic_store(&fake.opens[i], 0);
         atomic_store(&fake.close_hangs[i], false);
+        atomic_store(&fake.measured[i], 0);
+        fake.small_ns[i] = 10000;
+        fake.large_ns[i] = 1000000;
     }
     atomic_store(&fake.lists, 0);
     atomic_store(&fake.list_hangs, false);
@@ -136,6 +144,22 @@ static inline enum status fake_prepare(struct scan_device *device, enum dtype dt
         return error_set(err, STATUS_DEVICE_ERROR, "int16: it does not build");
     }
     atomic_fetch_add(&fake.prepared, 1);
+    return STATUS_OK;
+}
+
+static inline enum status fake_measure(struct scan_device *device, enum dtype dtype,
+                                       uint64_t elements, uint64_t *took_ns, struct error *err)
+{
+    (void)dtype;
+    atomic_fetch_add(&fake.measured[device->number], 1);
+    while (atomic_load(&fake.mode[device->number]) == FAKE_MEASURE_HANGS) {
+        fake_pause();
+    }
+    if (atomic_load(&fake.mode[device->number]) == FAKE_UNMEASURABLE) {
+        return error_set(err, STATUS_DEVICE_ERROR, "it cannot be measured");
+    }
+    *took_ns =
+        elements < FAKE_LARGE ? fake.small_ns[device->number] : fake.large_ns[device->number];
     return STATUS_OK;
 }
 
@@ -216,6 +240,8 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
     case FAKE_OPEN_HANGS:
     case FAKE_FIRST_OPEN_HANGS:
     case FAKE_PREPARE_HANGS:
+    case FAKE_UNMEASURABLE:
+    case FAKE_MEASURE_HANGS:
         break;
     }
     fake_compute(jobs, count);
@@ -236,6 +262,7 @@ static inline const struct scan_device_info *fake_info(const struct scan_device 
 static const struct device_driver fake_driver = {.list = fake_list,
                                                  .open = fake_open,
                                                  .prepare = fake_prepare,
+                                                 .measure = fake_measure,
                                                  .close = fake_close,
                                                  .run = fake_run,
                                                  .info = fake_info};

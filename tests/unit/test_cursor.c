@@ -496,12 +496,9 @@ static enum status paced_run(struct scan_device *device, const struct scan_job *
 
 static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
 {
-    static const struct device_driver paced = {.list = fake_list,
-                                               .open = fake_open,
-                                               .prepare = fake_prepare,
-                                               .close = fake_close,
-                                               .run = paced_run,
-                                               .info = fake_info};
+    static struct device_driver paced;
+    paced = fake_driver;
+    paced.run = paced_run;
     fake.driver = &paced;
     set_up(f, 1, flag);
     fake.driver = NULL;

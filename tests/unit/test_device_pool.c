@@ -71,31 +71,148 @@ static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(vo
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void a_batch_runs_elsewhere_when_its_device_fails_early(void **state)
+static void run_one(struct fake_server *fakes)
+{
+    struct request *request = push(fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(fakes), request);
+    fake_release(fakes, request);
+}
+
+/* Two devices of which the second takes far longer, and whose workers both take requests. */
+static void start_unequal(struct fake_server *fakes, const char *const *times)
+{
+    struct error err = ERROR_INIT;
+    fake_reset(2);
+    fake.small_ns[1] = 10 * NS_PER_S;
+    fake.large_ns[1] = 20 * NS_PER_S;
+    atomic_store(&fake.mode[1], FAKE_OPEN_HANGS); /* until the first has run a batch */
+    assert_true(fake_server_init(fakes, times, &err));
+    assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
+    run_one(fakes);
+    atomic_store(&fake.mode[1], FAKE_WORKS);
+    while (stats_of(fakes, 1).declined == 0) {
+        run_one(fakes);
+    }
+    assert_int_equal(atomic_load(&fake.runs[1]), 0);
+}
+
+static void the_pace_of_a_device_is_measured_before_it_is_ready(void **state)
+{
+    (void)state;
+    for (int own = 0; own < 2; own++) { /* a device of our own has two workers */
+        struct fake_server fakes;
+        fake_reset(1);
+        fake.built_in = own > 0;
+        fake.small_ns[0] =
+            101024; /* of 4 KiB and 4 MiB: 100 us, and a nanosecond for 4 bytes */
+        fake.large_ns[0] = 100000 + (1 << 20);
+        start_with(&fakes, patient);
+        assert_int_equal(atomic_load(&fake.measured[0]), 2 * PACE_KINDS);
+        const struct device_stats stats = stats_of(&fakes, 0);
+        for (int kind = 0; kind < PACE_KINDS; kind++) {
+            assert_in_range(stats.pace[kind].bytes_per_s, UINT64_C(3999) * 1000000,
+                            UINT64_C(4001) * 1000000);
+            assert_in_range(stats.pace[kind].fixed_ns, 99900, 100100);
+        }
+        assert_false(stats.choice.made);
+        assert_true(fake_server_deinit(&fakes));
+    }
+}
+
+static void a_device_that_cannot_be_measured_is_out_of_use_until_it_can(void **state)
+{
+    static const struct {
+        enum fake_mode mode;
+        enum device_state state;
+        const char *error;
+    } rows[] = {{FAKE_UNMEASURABLE, DEVICE_FAILED, "it cannot be measured"},
+                {FAKE_MEASURE_HANGS, DEVICE_HUNG, "while its pace was measured"}};
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        static const char *const hasty[] = {"--device-timeout-ms=20", NULL};
+        struct fake_server fakes;
+        struct error err = ERROR_INIT;
+        fake_reset(1);
+        atomic_store(&fake.mode[0], (int)rows[i].mode);
+        assert_true(fake_server_init(&fakes, hasty, &err));
+        assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_BROKEN));
+        const struct device_stats stats = stats_of(&fakes, 0);
+        assert_int_equal(stats.state, rows[i].state);
+        assert_non_null(strstr(stats.last_error, rows[i].error));
+        atomic_store(&fake.mode[0], FAKE_WORKS);
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+        assert_true(fake_server_deinit(&fakes));
+    }
+}
+
+static void a_slow_device_gets_nothing_that_a_quick_one_finishes_sooner(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    start(&fakes, 2);
-    uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
-    while (atomic_load(&fake.runs[0]) == 0 && clock_now_ns() < give_up_ns) {
-        atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* both sleep again */
-        struct request *request = push(&fakes, DTYPE_F32);
-        assert_ptr_equal(fake_finished(&fakes), request);
-        assert_int_equal(request->error.status, STATUS_OK);
-        assert_int_equal(request->scan.device, 1);
-        assert_int_equal(request->scan.retries, atomic_load(&fake.runs[0]) > 0);
-        fake_release(&fakes, request);
+    start_unequal(&fakes, patient);
+    const uint64_t declined = stats_of(&fakes, 1).declined;
+    for (int i = 0; i < 20; i++) {
+        run_one(&fakes);
     }
-    assert_true(atomic_load(&fake.runs[0]) > 0); /* the failing device had its turn */
-    struct device_stats stats = stats_of(&fakes, 0);
+    assert_int_equal(atomic_load(&fake.runs[1]), 0);
+    const struct device_stats stats = stats_of(&fakes, 1);
+    assert_in_range(stats.declined, declined + 1, declined + 20);
+    assert_true(stats.choice.made && !stats.choice.taken);
+    assert_int_equal(stats.choice.other, 0);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start_unequal(&fakes, quick);
+    atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
+    struct request *request = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    assert_int_equal(request->scan.device, 1);
+    assert_int_equal(request->scan.retries, 1);
+    fake_release(&fakes, request);
+    const struct device_stats stats = stats_of(&fakes, 0);
     assert_int_equal(stats.errors, 1);
     assert_string_equal(stats.last_error, "it caught fire");
+    request = push(&fakes, DTYPE_F32); /* the first is tried again in 200 ms at the earliest */
+    assert_ptr_equal(fake_finished(&fakes), request);
+    assert_int_equal(request->error.status, STATUS_OK);
+    fake_release(&fakes, request);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     while (stats_of(&fakes, 0).state != DEVICE_READY) { /* it comes back by itself */
         assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     }
     assert_true(atomic_load(&fake.opens[0]) >= 2);
+    expect_nothing_held(&fakes);
+    assert_true(fake_server_deinit(&fakes));
+}
+
+static void what_waits_for_a_quick_device_that_hangs_runs_on_the_slow_one(void **state)
+{
+    (void)state;
+    struct fake_server fakes;
+    start_unequal(&fakes, quick);
+    atomic_store(&fake.mode[0], FAKE_HANGS);
+    struct request *lost = push(&fakes, DTYPE_F32);
+    while (stats_of(&fakes, 0).running == 0) {
+        fake_pause();
+    }
+    struct request *waits = push(&fakes, DTYPE_F32);
+    assert_ptr_equal(fake_finished(&fakes), lost);
+    assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
+    fake_release(&fakes, lost);
+    assert_ptr_equal(fake_finished(&fakes), waits);
+    assert_int_equal(waits->error.status, STATUS_OK);
+    assert_int_equal(waits->scan.device, 1);
+    fake_release(&fakes, waits);
+    atomic_store(&fake.mode[0], FAKE_WORKS);
+    while (stats_of(&fakes, 0).state != DEVICE_READY) {
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+    }
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -340,21 +457,27 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
 static void
 a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(void **state)
 {
+    static const enum fake_mode modes[] = {FAKE_FIRST_OPEN_HANGS, FAKE_MEASURE_HANGS};
     (void)state;
-    struct fake_server fakes;
-    struct error err = ERROR_INIT;
-    fake_reset(1);
-    fake.built_in = true;
-    atomic_store(&fake.mode[0], FAKE_FIRST_OPEN_HANGS);
-    assert_true(fake_server_init(&fakes, patient, &err));
-    assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-    assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
-    const struct device_stats stats = stats_of(&fakes, 0);
-    atomic_store(&fake.mode[0], FAKE_WORKS);
-    assert_true(fake_server_deinit(&fakes));
-    assert_int_equal(stats.state, DEVICE_READY);
-    assert_int_equal(stats.prepared, DTYPE_COUNT);
-    assert_string_equal(stats.lookback, "as it likes");
+    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
+        struct fake_server fakes;
+        struct error err = ERROR_INIT;
+        fake_reset(1);
+        fake.built_in = true;
+        atomic_store(&fake.mode[0], (int)modes[i]);
+        assert_true(fake_server_init(&fakes, patient, &err));
+        assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
+        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
+        while (modes[i] == FAKE_MEASURE_HANGS && atomic_load(&fake.measured[0]) == 0) {
+            fake_pause();
+        }
+        const struct device_stats stats = stats_of(&fakes, 0);
+        atomic_store(&fake.mode[0], FAKE_WORKS);
+        assert_true(fake_server_deinit(&fakes));
+        assert_int_equal(stats.state, DEVICE_READY);
+        assert_int_equal(stats.prepared, DTYPE_COUNT);
+        assert_string_equal(stats.lookback, "as it likes");
+    }
 }
 
 static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own(void **state)
@@ -636,7 +759,11 @@ int main(void)
         cmocka_unit_test(a_request_is_computed_and_timed),
         cmocka_unit_test(every_type_is_prepared_before_the_device_is_ready),
         cmocka_unit_test(a_device_whose_kernels_do_not_build_says_which_and_is_tried_again),
-        cmocka_unit_test(a_batch_runs_elsewhere_when_its_device_fails_early),
+        cmocka_unit_test(the_pace_of_a_device_is_measured_before_it_is_ready),
+        cmocka_unit_test(a_device_that_cannot_be_measured_is_out_of_use_until_it_can),
+        cmocka_unit_test(a_slow_device_gets_nothing_that_a_quick_one_finishes_sooner),
+        cmocka_unit_test(a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early),
+        cmocka_unit_test(what_waits_for_a_quick_device_that_hangs_runs_on_the_slow_one),
         cmocka_unit_test(a_batch_whose_inputs_are_lost_ends_with_the_device_error),
         cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
         cmocka_unit_test(what_was_moved_once_is_not_moved_again),

@@ -125,7 +125,16 @@ void __wrap_device_pool_stats(struct device_pool *pool, size_t index, /* NOLINT 
                                  .bytes = 94,
                                  .errors = 95,
                                  .busy_ns = 96000001500,
-                                 .running = 97};
+                                 .running = 97,
+                                 .pace = {[PACE_FLOATS] = {1000000000, 98}},
+                                 .declined = 99,
+                                 .choice = {.made = true,
+                                            .taken = index == 1,
+                                            .dtype = DTYPE_F32,
+                                            .bytes = 4096,
+                                            .own_ns = 2500000,
+                                            .other_ns = 12345,
+                                            .other = 3}};
     if (index == 1) {
         (void)strcpy(out->last_error, "it failed");
     }
@@ -197,15 +206,21 @@ static void each_figure_of_a_device_stands_at_its_name(void **state)
                 "\"kernels_to_build\":7,\"compute_units\":81,\"memory_bytes\":82,"
                 "\"max_allocation_bytes\":83,\"host_memory\":false,"
                 "\"lookback\":\"looks back\",\"running\":97,\"requests\":92,\"batches\":91,"
-                "\"elements\":93,\"bytes\":94,\"busy_us\":96000001,\"errors\":95}");
+                "\"elements\":93,\"bytes\":94,\"busy_us\":96000001,"
+                "\"pace\":{\"floats\":{\"bytes_per_second\":1000000000,\"fixed_ns\":98}},"
+                "\"declined\":99,\"last_choice\":\"left 4096 bytes of float32 to device 3: "
+                "2.5 ms here, 0.0123 ms there\",\"errors\":95}");
     const char *error = NULL;
     const char *type = NULL;
     const char *device_state = NULL;
+    const char *choice = NULL;
     int host_memory = 0;
-    assert_int_equal(json_unpack(json_array_get(devices, 1), "{ss,ss,ss,sb}", "last_error",
+    assert_int_equal(json_unpack(json_array_get(devices, 1), "{ss,ss,ss,sb,ss}", "last_error",
                                  &error, "type", &type, "state", &device_state, "host_memory",
-                                 &host_memory),
+                                 &host_memory, "last_choice", &choice),
                      0);
+    assert_string_equal(choice,
+                        "took 4096 bytes of float32: 2.5 ms here, 0.0123 ms on device 3");
     assert_string_equal(error, "it failed");
     assert_string_equal(type, "other");
     assert_string_equal(device_state, "failed");
@@ -280,6 +295,9 @@ static void each_figure_of_the_service_stands_at_its_metric(void **state)
         "tally_device_errors_total{%s} 95",
         "tally_device_busy_seconds_total{%s} 96.0000015",
         "tally_device_running_requests{%s} 97",
+        "tally_device_declined_requests_total{%s} 99",
+        "tally_device_pace_bytes_per_second{%s,elements=\"integers\"} 0",
+        "tally_device_pace_bytes_per_second{%s,elements=\"floats\"} 1000000000",
         "tally_device_state{%s,state=\"ready\"} 1",
         "tally_device_state{%s,state=\"failed\"} 0",
     };

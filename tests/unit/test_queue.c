@@ -1,13 +1,17 @@
 /* queue.h: its bound, order, fairness between clients, deadlines, cancelling, losing and
  * returning devices. */
 #include "server/base/clock.h"
+#include "server/sched/dispatch.h"
 #include "server/sched/line.h"
 #include "tests/unit/fake_queue.h"
 
 #include <string.h>
 
+static struct dispatch_device device; /* that computes batches */
+
 static int set_up(void **state)
 {
+    device = (struct dispatch_device){.number = 0};
     return fake_queue_create(3, state);
 }
 
@@ -154,7 +158,8 @@ static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements
         struct request *first = NULL;
         size_t count = 0;
         assert_int_equal(queue_take(queue, &alone, 0, &first, &count), QUEUE_TAKEN);
-        queue_charge(queue, first, first->arrival.client == &slow ? slow_ns : NS_PER_MS);
+        queue_charge(queue, &device, first,
+                     first->arrival.client == &slow ? slow_ns : NS_PER_MS);
         taken += first->arrival.client == &slow;
         free(first);
     }
@@ -209,7 +214,7 @@ static void what_waits_of_a_client_says_how_long_one_more_would_wait(void **stat
     assert_int_equal(queue_wait_ns(*state, first, 1000),
                      first->line.cost_ns + second->line.cost_ns);
     assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 1000); /* a turn of the other's */
-    queue_charge(*state, first, 3 * (first->line.cost_ns + second->line.cost_ns));
+    queue_charge(*state, &device, first, 3 * (first->line.cost_ns + second->line.cost_ns));
     assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 3000);
     expect_next(*state, first);
     expect_next(*state, second);

@@ -1,5 +1,6 @@
 /* queue.h: who shares a batch, its caps, turns of the classes, waiting, and takers at once. */
 #include "server/base/clock.h"
+#include "server/sched/dispatch.h"
 #include "server/sched/line.h"
 #include "tests/unit/fake_queue.h"
 
@@ -302,7 +303,9 @@ static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
     struct queue_batching options = usual;
-    options.classes = &taker->classes;
+    struct dispatch_device device = {.number = 0}; /* not measured: as quick as the others */
+    struct dispatch_worker worker = {.classes = &taker->classes, .device = &device};
+    options.worker = &worker;
     atomic_store(&taker->thread_id, (int)gettid());
     for (;;) {
         struct request *first = NULL;
@@ -448,10 +451,13 @@ static void takers_of_one_class_leave_the_others_alone(void **state)
 {
     static const atomic_uint shortest = SHORTEST;
     static const atomic_uint longer = LONGER;
+    struct dispatch_device device = {.number = 0};
+    struct dispatch_worker workers[] = {{.classes = &shortest, .device = &device},
+                                        {.classes = &longer, .device = &device}};
     struct queue_batching small = usual;
     struct queue_batching large = usual;
-    small.classes = &shortest;
-    large.classes = &longer;
+    small.worker = &workers[0];
+    large.worker = &workers[1];
     struct request *first = NULL;
     size_t count = 0;
     struct request *of_small = push(*state, DTYPE_F32, 4);
@@ -483,8 +489,10 @@ static struct request *push_repeated(struct queue *queue, int64_t lines)
 static void what_takes_long_is_in_a_longer_class_however_few_its_bytes(void **state)
 {
     const atomic_uint shortest = SHORTEST;
+    struct dispatch_device device = {.number = 0};
+    struct dispatch_worker worker = {.classes = &shortest, .device = &device};
     struct queue_batching of_small = usual;
-    of_small.classes = &shortest;
+    of_small.worker = &worker;
     struct request *first = NULL;
     size_t count = 0;
     struct request *apart = push_repeated(*state, 100000);
