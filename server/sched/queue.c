@@ -361,7 +361,8 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
             result = QUEUE_CLOSED;
             break;
         }
-        if (expired != NULL || queue->shakes != shakes ||
+        const bool idle = options->classes != NULL && atomic_load(options->classes) == 0;
+        if (expired != NULL || queue->shakes != shakes || idle ||
             (retry_ns == 0 && clock_now_ns() >= give_up_ns)) {
             result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
             break;

@@ -110,7 +110,7 @@ struct queue_batching {
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
     /* Borrowed: classes of the line that the worker takes; queue_shake() is due after a change.
-     * NULL: all. */
+     * NULL: all. Without any class queue_take() waits for nothing. */
     const atomic_uint *classes;
 };
 
@@ -123,8 +123,8 @@ enum queue_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, or queue_shake() was called; QUEUE_CLOSED:
- *         the queue is closed and has no more work for this taker */
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, queue_shake() was called, or the taker has
+ *         no class; QUEUE_CLOSED: the queue is closed and has no more work for this taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
 
