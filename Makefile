@@ -490,7 +490,7 @@ install-built: all client opencl
 	umask 022 && set -e; for unit in deploy/tallyd.service deploy/tallyd.socket; do \
 	    sed 's|/usr/local|$(PREFIX)|' $$unit >'$(D)/lib/systemd/system/'$${unit#deploy/}; done
 
-unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED)
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 # What lint compiles; of this only the libraries to preload are linked, which have no objects.
@@ -516,7 +516,7 @@ asan tsan: deps-test
 # Not what is about speed.
 .PHONY: stalls
 stalls: deps-test ## Run the integration tests while threads are delayed at random
-	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED)
+	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 	@TALLY_TEST_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
 
 # The programs of docs/clients in every language; those that need no compiler are in `make test`.

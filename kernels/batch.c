@@ -233,18 +233,17 @@ static enum status run_packed(struct batch *batch, struct transfer_slot *slot,
 {
     const struct opencl *cl = &batch->device->cl;
     struct transfer *transfer = &batch->device->transfer;
-    struct scan_report *report = batch->report;
     TRY(opencl_buffer_grow(cl, &slot->buffer, p->total, err));
     cl_mem mem = slot->buffer.mem;
     if (p->gaps) {
         TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
-    TRY(transfer_upload(transfer, slot, p->spans, p->count, report, err));
+    TRY(transfer_upload(transfer, slot, p->spans, p->count, err));
     const uint64_t start = now_ns();
     TRY(batch_launch(batch, mem, mem, p->count, err));
-    report->compute_ns += cl->profiles ? 0 : now_ns() - start;
+    batch->report->compute_ns += cl->profiles ? 0 : now_ns() - start;
     return transfer_download(transfer, slot, p->spans + p->apart, p->count,
-                             p->apart != p->count, report, err);
+                             p->apart != p->count, err);
 }
 
 static enum status run_with_transfers(struct batch *batch, struct region *regions, size_t count,

@@ -17,8 +17,8 @@ struct scan_device {
     bool lookback_failed;       /* the trial of look-back has failed for at least one type */
 };
 
-/* scan_device_prepare() of a device whose context is its own, or whose share is held by the caller
- * (share_prepare_begin()). */
+/* scan_device_prepare() of a device whose context is its own, or for which share_prepare_begin() has
+ * returned true. */
 MUST_CHECK enum status selftest_prepare(struct scan_device *device, enum dtype dtype,
                                         struct error *err);
 

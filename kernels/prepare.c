@@ -32,15 +32,16 @@ enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, st
     if (device->share == NULL) {
         return selftest_prepare(device, dtype, err);
     }
-    struct verdicts *verdicts = share_prepare_begin(device->share);
+    struct verdicts verdicts;
     enum status status = STATUS_OK;
-    take_verdicts(device, verdicts);
-    if (!verdicts->tested[dtype]) {
+    const bool mine = share_prepare_begin(device->share, dtype, &verdicts);
+    take_verdicts(device, &verdicts);
+    if (mine) {
         status = selftest_prepare(device, dtype, err);
-        verdicts->tested[dtype] = status == STATUS_OK;
-        give_verdicts(device, verdicts);
+        verdicts.tested[dtype] = status == STATUS_OK;
+        give_verdicts(device, &verdicts);
+        share_prepare_end(device->share, &verdicts);
     }
-    share_prepare_end(device->share);
     if (status == STATUS_DEVICE_ERROR) {
         share_fail(device->share);
     }

@@ -1,6 +1,6 @@
 /* The shares are a list, because a failed one lives on beside its successor until the last worker has
- * closed it. Its lock guards the references. The programs have a lock of their own: they are looked
- * for while an element type is prepared, which takes up to a minute. */
+ * closed it. Its lock guards the references. No lock is held while an element type is prepared, which takes
+ * up to a minute. */
 #include "kernels/share.h"
 
 #include "proto/macros.h"
@@ -9,6 +9,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    PROGRAMS = SCAN_VARIANT_COUNT * DTYPE_COUNT * SCAN_INDEX_COUNT
+};
 
 struct share {
     struct share *next;
@@ -22,8 +26,9 @@ struct share {
     cl_context context;       /* owned */
     cl_command_queue mapping; /* owned: maps pinned memory */
 
-    pthread_mutex_t preparing; /* guards `verdicts`; held while a type is prepared; taken before
-                                * programs_lock */
+    pthread_mutex_t verdicts_lock; /* guards `preparing` and `verdicts` */
+    pthread_cond_t prepared;       /* `preparing` has become false */
+    bool preparing;                /* a device prepares an element type */
     struct verdicts verdicts;
     pthread_mutex_t programs_lock; /* guards `programs` */
     cl_program programs[SCAN_VARIANT_COUNT][DTYPE_COUNT][SCAN_INDEX_COUNT]; /* owned */
@@ -38,7 +43,7 @@ static atomic_size_t open_count; /* shares that have not failed */
 static void destroy_share(struct share *share)
 {
     cl_program *programs = &share->programs[0][0][0];
-    for (size_t i = 0; i < sizeof share->programs / sizeof *programs; i++) {
+    for (size_t i = 0; i < PROGRAMS; i++) {
         if (programs[i] != NULL) {
             (void)clReleaseProgram(programs[i]);
         }
@@ -50,7 +55,8 @@ static void destroy_share(struct share *share)
         (void)clReleaseContext(share->context);
     }
     MUST(pthread_mutex_destroy(&share->programs_lock));
-    MUST(pthread_mutex_destroy(&share->preparing));
+    MUST(pthread_cond_destroy(&share->prepared));
+    MUST(pthread_mutex_destroy(&share->verdicts_lock));
     free(share);
 }
 
@@ -62,7 +68,8 @@ static enum status create_share(const struct opencl *device, size_t number, stru
     if (share == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
-    MUST(pthread_mutex_init(&share->preparing, NULL));
+    MUST(pthread_mutex_init(&share->verdicts_lock, NULL));
+    MUST(pthread_cond_init(&share->prepared, NULL));
     MUST(pthread_mutex_init(&share->programs_lock, NULL));
     share->number = number;
     share->wanted = device->lookback;
@@ -148,15 +155,27 @@ void share_fail(struct share *share)
 
 /* ---- what is found out once ---- */
 
-struct verdicts *share_prepare_begin(struct share *share)
+bool share_prepare_begin(struct share *share, enum dtype dtype, struct verdicts *verdicts)
 {
-    MUST(pthread_mutex_lock(&share->preparing));
-    return &share->verdicts;
+    MUST(pthread_mutex_lock(&share->verdicts_lock));
+    /* Not while the next type is prepared: a call that waited for all types would miss its deadline. */
+    while (share->preparing && !share->verdicts.tested[dtype]) {
+        MUST(pthread_cond_wait(&share->prepared, &share->verdicts_lock));
+    }
+    const bool mine = !share->verdicts.tested[dtype];
+    share->preparing = share->preparing || mine;
+    *verdicts = share->verdicts;
+    MUST(pthread_mutex_unlock(&share->verdicts_lock));
+    return mine;
 }
 
-void share_prepare_end(struct share *share)
+void share_prepare_end(struct share *share, const struct verdicts *verdicts)
 {
-    MUST(pthread_mutex_unlock(&share->preparing));
+    MUST(pthread_mutex_lock(&share->verdicts_lock));
+    share->verdicts = *verdicts;
+    share->preparing = false;
+    MUST(pthread_cond_broadcast(&share->prepared));
+    MUST(pthread_mutex_unlock(&share->verdicts_lock));
 }
 
 static cl_program *program_of(struct share *share, enum scan_variant_id variant,

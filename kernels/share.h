@@ -37,10 +37,12 @@ cl_context share_context(const struct share *share);
 /* The device has failed: let nobody else have the share. */
 void share_fail(struct share *share);
 
-/* Begin and end the preparation of an element type: one device at a time. *verdicts: what is known;
- * the caller may change it until the end. */
-struct verdicts *share_prepare_begin(struct share *share);
-void share_prepare_end(struct share *share);
+/* Begin to prepare an element type: wait while another device prepares that type or has begun another
+ * one. *verdicts: what is known. Returns true if nobody has tested the type: then the caller prepares it,
+ * and calls share_prepare_end() with what it has found. */
+MUST_CHECK bool share_prepare_begin(struct share *share, enum dtype dtype,
+                                    struct verdicts *verdicts);
+void share_prepare_end(struct share *share, const struct verdicts *verdicts);
 
 /* Returns a program that was added before, with a reference for the caller; NULL: there is none.
  * `dtype` is the type that the program is compiled for (program.c). */

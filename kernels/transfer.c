@@ -66,14 +66,18 @@ enum status transfer_init(struct transfer *transfer, const struct opencl *device
     return status;
 }
 
+static void phase_clear(struct transfer_phase *phase)
+{
+    release_event(&phase->first);
+    release_event(&phase->last);
+}
+
 /* Release the events of the wave. */
 static void slot_clear(struct transfer_slot *slot)
 {
-    struct transfer_phase *phases[] = {&slot->upload, &slot->scan, &slot->download};
-    for (size_t i = 0; i < ARRAY_COUNT(phases); i++) {
-        release_event(&phases[i]->first);
-        release_event(&phases[i]->last);
-    }
+    phase_clear(&slot->upload);
+    phase_clear(&slot->scan);
+    phase_clear(&slot->download);
     release_event(&slot->stage_busy);
     slot->staged = NULL;
     slot->overwrites = false;
@@ -131,17 +135,27 @@ static bool fits_stage(const struct transfer_span *spans, size_t count)
     return spans_end(spans, count) - spans[0].at <= TRANSFER_STAGE_BYTES;
 }
 
-/* Enqueue one copy between the buffer of the slot and the host. */
-static enum status enqueue_copy(const struct transfer *transfer, cl_mem mem, uint64_t at,
-                                uint64_t bytes, unsigned char *host, bool up, cl_event after,
-                                cl_event *event, struct error *err)
+/* One copy between a buffer and the host. */
+struct copy {
+    cl_mem mem;
+    uint64_t at;
+    uint64_t bytes;
+    unsigned char *host;
+    bool up;
+};
+
+/* Enqueue a copy. after: what it waits for; NULL: nothing but its queue. */
+static enum status enqueue_copy(const struct transfer *transfer, const struct copy *copy,
+                                cl_event after, cl_event *event, struct error *err)
 {
     const cl_uint waits = after != NULL ? 1 : 0;
     const cl_event *list = after != NULL ? &after : NULL;
-    return up ? CL_CALL(err, clEnqueueWriteBuffer, transfer->up, mem, CL_FALSE, (size_t)at,
-                        (size_t)bytes, host, waits, list, event)
-              : CL_CALL(err, clEnqueueReadBuffer, transfer->down, mem, CL_FALSE, (size_t)at,
-                        (size_t)bytes, host, waits, list, event);
+    const size_t at = (size_t)copy->at;
+    const size_t bytes = (size_t)copy->bytes;
+    return copy->up ? CL_CALL(err, clEnqueueWriteBuffer, transfer->up, copy->mem, CL_FALSE, at,
+                              bytes, copy->host, waits, list, event)
+                    : CL_CALL(err, clEnqueueReadBuffer, transfer->down, copy->mem, CL_FALSE, at,
+                              bytes, copy->host, waits, list, event);
 }
 
 /* Wait until the copy that uses the stage has ended. */
@@ -177,8 +191,9 @@ static enum status move_windows(struct transfer *transfer, cl_mem mem,
         if (up) {
             window_copy(spans, count, window, slot->stage, true);
         }
-        TRY(enqueue_copy(transfer, mem, window, smaller_of(end - window, TRANSFER_STAGE_BYTES),
-                         slot->stage, up, NULL, &slot->stage_busy, err));
+        const struct copy copy = {mem, window, smaller_of(end - window, TRANSFER_STAGE_BYTES),
+                                  slot->stage, up};
+        TRY(enqueue_copy(transfer, &copy, NULL, &slot->stage_busy, err));
         (void)clFlush(up ? transfer->up : transfer->down);
     }
     return STATUS_OK;
@@ -196,19 +211,32 @@ static bool is_direct(const struct transfer_span *spans, size_t count)
         pinned = slab_is_pinned(spans[i].slab);
         bytes += spans[i].bytes;
     }
-    return pinned && (count == 1 || bytes / count >= DIRECT_BYTES);
+    return pinned && (count == 1 || bytes >= count * DIRECT_BYTES);
 }
 
-static enum status copy_direct(struct transfer *transfer, cl_mem mem,
+static enum status copy_direct(const struct transfer *transfer, struct transfer_slot *slot,
                                const struct transfer_span *spans, size_t count, bool up,
-                               cl_event after, struct transfer_phase *phase, struct error *err)
+                               struct error *err)
 {
+    struct transfer_phase *phase = up ? &slot->upload : &slot->download;
     for (size_t i = 0; i < count; i++) {
         cl_event *event = i == 0 ? &phase->first : i == count - 1 ? &phase->last : NULL;
-        TRY(enqueue_copy(transfer, mem, spans[i].at, spans[i].bytes, spans[i].host, up,
-                         i == 0 ? after : NULL, event, err));
+        const struct copy copy = {slot->buffer.mem, spans[i].at, spans[i].bytes, spans[i].host,
+                                  up};
+        TRY(enqueue_copy(transfer, &copy, up || i > 0 ? NULL : slot->scan.first, event, err));
     }
     return STATUS_OK;
+}
+
+/* Copy spans that fit the stage of the slot, between that and the buffer. */
+static enum status copy_staged(const struct transfer *transfer, struct transfer_slot *slot,
+                               const struct transfer_span *spans, size_t count, bool up,
+                               struct error *err)
+{
+    const struct copy copy = {slot->buffer.mem, spans[0].at,
+                              spans_end(spans, count) - spans[0].at, slot->stage, up};
+    return enqueue_copy(transfer, &copy, up ? NULL : slot->scan.first,
+                        up ? &slot->upload.first : &slot->download.first, err);
 }
 
 /* The last command of a phase. */
@@ -290,59 +318,55 @@ static enum status finish_others(struct transfer *transfer, const struct transfe
 /* ---- the phases of a wave ---- */
 
 enum status transfer_upload(struct transfer *transfer, struct transfer_slot *slot,
-                            const struct transfer_span *spans, size_t count,
-                            struct scan_report *report, struct error *err)
+                            const struct transfer_span *spans, size_t count, struct error *err)
 {
     const uint64_t start_ns = now_ns();
-    cl_mem mem = slot->buffer.mem;
+    const struct opencl *device = transfer->device;
+    struct scan_report *report = transfer->report;
     if (is_direct(spans, count)) {
-        TRY(copy_direct(transfer, mem, spans, count, true, NULL, &slot->upload, err));
+        TRY(copy_direct(transfer, slot, spans, count, true, err));
     } else if (fits_stage(spans, count)) {
         window_copy(spans, count, spans[0].at, slot->stage, true);
-        report->upload_ns += transfer->device->profiles ? now_ns() - start_ns : 0;
-        TRY(enqueue_copy(transfer, mem, spans[0].at, spans_end(spans, count) - spans[0].at,
-                         slot->stage, true, NULL, &slot->upload.first, err));
+        report->upload_ns += device->profiles ? now_ns() - start_ns : 0;
+        TRY(copy_staged(transfer, slot, spans, count, true, err));
     } else {
         TRY(finish_others(transfer, slot, report, err));
-        TRY(move_windows(transfer, mem, spans, count, true, err));
+        TRY(move_windows(transfer, slot->buffer.mem, spans, count, true, err));
         report->upload_ns += now_ns() - start_ns;
         /* The scan begins here on the device's clock. */
-        return CL_CALL(err, clEnqueueMarkerWithWaitList, transfer->device->queue, 0, NULL,
+        return CL_CALL(err, clEnqueueMarkerWithWaitList, device->queue, 0, NULL,
                        &slot->upload.last);
     }
     (void)clFlush(transfer->up);
-    report->upload_ns += transfer->device->profiles ? 0 : now_ns() - start_ns;
+    report->upload_ns += device->profiles ? 0 : now_ns() - start_ns;
     cl_event uploaded = phase_end(&slot->upload);
-    return CL_CALL(err, clEnqueueBarrierWithWaitList, transfer->device->queue, 1, &uploaded,
-                   NULL);
+    return CL_CALL(err, clEnqueueBarrierWithWaitList, device->queue, 1, &uploaded, NULL);
 }
 
 enum status transfer_download(struct transfer *transfer, struct transfer_slot *slot,
                               const struct transfer_span *spans, size_t count, bool overwrites,
-                              struct scan_report *report, struct error *err)
+                              struct error *err)
 {
     const struct opencl *device = transfer->device;
-    cl_mem mem = slot->buffer.mem;
+    struct scan_report *report = transfer->report;
     TRY(CL_CALL(err, clEnqueueMarkerWithWaitList, device->queue, 0, NULL, &slot->scan.first));
     (void)clFlush(device->queue);
     const uint64_t start_ns = now_ns();
     if (is_direct(spans, count)) {
         slot->overwrites = overwrites;
-        TRY(copy_direct(transfer, mem, spans, count, false, slot->scan.first, &slot->download,
-                        err));
+        TRY(copy_direct(transfer, slot, spans, count, false, err));
     } else if (fits_stage(spans, count)) {
         slot->overwrites = overwrites;
         slot->staged = spans;
         slot->staged_count = count;
-        TRY(enqueue_copy(transfer, mem, spans[0].at, spans_end(spans, count) - spans[0].at,
-                         slot->stage, false, slot->scan.first, &slot->download.first, err));
+        TRY(copy_staged(transfer, slot, spans, count, false, err));
     } else {
         TRY(finish_others(transfer, slot, report, err));
         TRY(opencl_wait(device, slot->scan.first, err));
         const uint64_t scanned_ns = now_ns();
         report->compute_ns += device->profiles ? 0 : scanned_ns - start_ns;
         report->inputs_intact = report->inputs_intact && !overwrites;
-        TRY(move_windows(transfer, mem, spans, count, false, err));
+        TRY(move_windows(transfer, slot->buffer.mem, spans, count, false, err));
         report->download_ns += now_ns() - scanned_ns;
         return STATUS_OK;
     }
@@ -375,17 +399,18 @@ enum status transfer_begin(struct transfer *transfer, size_t span_count,
         slot->room = span_count;
     }
     transfer->next = (transfer->next + 1) % TRANSFER_SLOTS;
+    transfer->report = report;
     *out = slot;
     return STATUS_OK;
 }
 
 void transfer_abandon(struct transfer *transfer, struct scan_report *report)
 {
-    cl_command_queue queues[] = {transfer->up, transfer->device->queue, transfer->down};
-    for (size_t i = 0; i < ARRAY_COUNT(queues); i++) {
-        struct error ignored = ERROR_INIT;
-        (void)!opencl_finish(transfer->device, queues[i], &ignored);
-    }
+    const struct opencl *device = transfer->device;
+    struct error ignored = ERROR_INIT;
+    (void)!opencl_finish(device, transfer->up, &ignored);
+    (void)!opencl_finish(device, device->queue, &ignored);
+    (void)!opencl_finish(device, transfer->down, &ignored);
     for (size_t i = 0; i < TRANSFER_SLOTS; i++) {
         struct transfer_slot *slot = &transfer->slots[i];
         cl_int state = CL_COMPLETE;

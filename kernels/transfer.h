@@ -60,8 +60,9 @@ struct transfer {
     cl_command_queue up;         /* owned */
     cl_command_queue down;       /* owned */
     struct transfer_slot slots[TRANSFER_SLOTS];
-    size_t next;         /* slot of the next wave */
-    uint64_t scanned_ns; /* end of the last scan on the device's clock */
+    struct scan_report *report; /* borrowed: that of the waves in flight */
+    size_t next;                /* slot of the next wave */
+    uint64_t scanned_ns;        /* end of the last scan on the device's clock */
 };
 
 MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct opencl *device,
@@ -69,7 +70,8 @@ MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct ope
 void transfer_deinit(struct transfer *transfer); /* the device is idle */
 
 /* Get the slot for the next wave, with room for its spans. The wave that used the slot before is
- * finished first. */
+ * finished first. report: gets the times of the wave; lives until transfer_finish() or
+ * transfer_abandon() */
 MUST_CHECK enum status transfer_begin(struct transfer *transfer, size_t span_count,
                                       struct scan_report *report, struct transfer_slot **slot,
                                       struct error *err);
@@ -78,15 +80,14 @@ MUST_CHECK enum status transfer_begin(struct transfer *transfer, size_t span_cou
  * the call wait for the copies. */
 MUST_CHECK enum status transfer_upload(struct transfer *transfer, struct transfer_slot *slot,
                                        const struct transfer_span *spans, size_t count,
-                                       struct scan_report *report, struct error *err);
+                                       struct error *err);
 
 /* Copy spans from the buffer of the slot after the launches that are enqueued now. The host has the
  * bytes after transfer_begin() for the same slot, or transfer_finish(). The spans must live as long.
  * overwrites: a span is the input of the scan */
 MUST_CHECK enum status transfer_download(struct transfer *transfer, struct transfer_slot *slot,
                                          const struct transfer_span *spans, size_t count,
-                                         bool overwrites, struct scan_report *report,
-                                         struct error *err);
+                                         bool overwrites, struct error *err);
 
 /* Wait until every wave is downloaded. Adds the times of their phases to the report. */
 MUST_CHECK enum status transfer_finish(struct transfer *transfer, struct scan_report *report,
