@@ -106,13 +106,13 @@ enum status share_open(const struct opencl *device, size_t number, struct share 
     }
     if (share == NULL) {
         status = create_share(device, number, &share, err);
-        if (status == STATUS_OK) {
+        if (share != NULL) { /* created */
             share->next = list;
             list = share;
             (void)atomic_fetch_add(&open_count, 1);
         }
     }
-    if (status == STATUS_OK) {
+    if (share != NULL) {
         share->users++;
         *out = share;
     }
