@@ -77,7 +77,7 @@ AHEAD_DIR := build/ahead$(if $(HOST_$(MODE)),-$(MODE))
 AHEAD     := $(AHEAD_DIR)/$(subst $(empty) ,-,$(LEVELS)).o
 AHEAD_SRC := $(wildcard kernels/cl/*.cl) $(wildcard kernels/cpu/*.h) kernels/cpu/kernels.mk
 LIST_SRC  := kernels/cpu/list_kernels.c kernels/embed.S \
-             $(addprefix kernels/,variants.c split.c plan.c program.c opencl.c) $(KERNEL_PROTO_SRC)
+             $(addprefix kernels/,variants.c split.c plan.c program.c share.c opencl.c) $(KERNEL_PROTO_SRC)
 # Make an object of the kernels in a list: $(call ahead,LIST,DIR,OUT,VARIABLES).
 ahead = +@$(MAKE) --no-print-directory -f kernels/cpu/kernels.mk LIST=$(1) DIR=$(2) OUT=$(3) LEVELS='$(LEVELS)' \
         CLANG='$(CLANG)' FLAGS='$(HOST_$(MODE))' $(4)
@@ -148,8 +148,9 @@ $(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=queue_count
 # A resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
-# Who unmaps a slab, and one that cannot grow; larger pages.
-$(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise
+# Who unmaps a slab, and one that cannot grow; larger pages; pinned slabs without a GPU.
+$(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise \
+    -Wl,--wrap=slab_can_pin,--wrap=slab_create_pinned,--wrap=slab_is_pinned,--wrap=slab_pinned_bytes
 
 # Slabs that the system refuses.
 $(B)/tests/unit/test_infer_memory: LDFLAGS += -Wl,--wrap=slab_create
@@ -178,6 +179,17 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 
 # Fills that no device carries out.
 $(B)/tests/kernels/test_fill: LDFLAGS += -Wl,--wrap=clEnqueueFillBuffer
+
+# A driver of a GPU that is slow, refuses large fills and can be lost: PoCL's processor behind it (tests/gpu/slow_gpu.c).
+SLOW_GPU := $(B)/tests/slow_gpu/slow_gpu.icd
+$(B)/tests/libslow_gpu.so: tests/gpu/slow_gpu.c tests/gpu/slow_gpu.h
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -O2 -g $(WARN) $(WERROR) $(DEFS) -Wno-cast-align -fPIC -shared -Wl,-Bsymbolic -o $@ $< -ldl -lpthread
+$(SLOW_GPU): $(B)/tests/libslow_gpu.so
+	@mkdir -p $(@D)
+	echo "$(abspath $<)" >$@
+$(B)/tests/kernels/test_transfers.o: DEFS += -DSLOW_GPU='"$(abspath $(B))/tests"'
+$(B)/tests/kernels/test_transfers: | $(SLOW_GPU)
 
 # The arithmetic of exact sums, by itself.
 $(B)/tests/kernels/exact.list: Makefile
@@ -492,7 +504,7 @@ install-built: all client opencl
 	umask 022 && set -e; for unit in deploy/tallyd.service deploy/tallyd.socket; do \
 	    sed 's|/usr/local|$(PREFIX)|' $$unit >'$(D)/lib/systemd/system/'$${unit#deploy/}; done
 
-unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED)
+unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
 # What lint compiles; of this only the libraries to preload are linked, which have no objects.
@@ -518,7 +530,7 @@ asan tsan: deps-test
 # Not what is about speed.
 .PHONY: stalls
 stalls: deps-test ## Run the integration tests while threads are delayed at random
-	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED)
+	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 	@TALLY_TEST_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
 
 # The programs of docs/clients in every language; those that need no compiler are in `make test`.

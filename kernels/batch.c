@@ -1,16 +1,19 @@
 /* Runs a batch of jobs in waves. A wave is a set of jobs that fit into the device's buffers
  * together. A job that does not fit alone is cut into boxes (split.h), and each box is a wave.
- * A wave is uploaded, launched, downloaded and waited for:
  *
- *   in host memory   no copies: the slab itself serves as a buffer during the wave
+ *   in host memory   no copies: the slab itself serves as a buffer during the wave, which is
+ *                    launched and waited for
  *   with transfers   inputs, and outputs that do not replace them, are packed into one device
- *                    buffer
+ *                    buffer; a wave is uploaded, launched and downloaded, and nothing waits for it
+ *                    before its buffer is needed again (transfer.h). A large job is cut into
+ *                    slices, each a wave, so that the phases of its waves overlap
  *
  * A failed call ends the batch as DEVICE_ERROR or OUT_OF_MEMORY. Afterwards the device is idle,
  * and the report states whether an input may have been overwritten. Thread: that of the
  * device. */
 #include "kernels/batch.h"
 
+#include "kernels/share.h"
 #include "kernels/split.h"
 
 #include <stdlib.h>
@@ -18,9 +21,8 @@
 #include <time.h>
 
 enum {
-    PACK_ALIGN = 256,     /* bytes: alignment of tensors in a device buffer */
-    SYNC_BYTES = 1 << 20, /* smaller waves are not timed by phase: the wait is too slow */
-    BOX_BYTES = 8 << 20   /* most bytes of a box, so that copies hit the cache */
+    PACK_ALIGN = 256,   /* bytes: alignment of tensors in a device buffer */
+    BOX_BYTES = 8 << 20 /* most bytes of a box, so that copies hit the cache */
 };
 
 /* A job, or a box of a job, and the location of its cells on the host. */
@@ -40,7 +42,7 @@ struct region {
 /* State that all waves of a batch share. */
 struct batch {
     struct scan_device *device;
-    cl_mem carry;               /* owned; NULL if no region has a carry */
+    cl_mem carry;               /* borrowed from the device; NULL: no region has a carry */
     struct scan_report *report; /* borrowed: waves add to its counts and times */
     struct scan_piece *pieces;  /* borrowed: the pieces of a launch, room for one per region */
 };
@@ -88,13 +90,13 @@ static enum status batch_launch(struct batch *batch, cl_mem in, cl_mem out, size
     return launcher_run(&batch->device->launcher, &set, &batch->report->launches, err);
 }
 
-/* Wait for the device, also after a failure: no command may be in flight when the caller reuses
- * the memory. Returns `status`, or the failure of the wait if `status` is STATUS_OK. */
-static enum status wait_after(struct batch *batch, enum status status, struct error *err)
+/* Wait for the queue of launches, also after a failure: no command may be in flight when the caller
+ * reuses the memory. Returns `status`, or the failure of the wait if `status` is STATUS_OK. */
+static enum status launches_finish(struct batch *batch, enum status status, struct error *err)
 {
+    const struct opencl *cl = &batch->device->cl;
     struct error ignored = ERROR_INIT;
-    enum status waited =
-        opencl_finish(&batch->device->cl, status == STATUS_OK ? err : &ignored);
+    enum status waited = opencl_finish(cl, cl->queue, status == STATUS_OK ? err : &ignored);
     return status == STATUS_OK ? waited : status;
 }
 
@@ -164,7 +166,7 @@ static enum status run_in_host_memory(struct batch *batch, const struct region *
     for (size_t i = 0; i < count && report->launches != before; i++) {
         report->inputs_intact = report->inputs_intact && !regions[i].in_place;
     }
-    status = wait_after(batch, status, err);
+    status = launches_finish(batch, status, err);
     report->compute_ns += now_ns() - start;
     return status;
 }
@@ -176,11 +178,18 @@ static uint64_t packed_bytes(uint64_t bytes)
     return (bytes + PACK_ALIGN - 1) / PACK_ALIGN * PACK_ALIGN;
 }
 
+/* Returns the bytes that a region takes in a device buffer. */
+static uint64_t region_packed(const struct region *region)
+{
+    return packed_bytes(region->in_bytes) +
+           (region->in_place ? 0 : packed_bytes(region->out_bytes));
+}
+
 /* The layout of the device buffer of a wave: inputs with a separate output, then in-place
  * inputs, then the separate outputs. The upload and the download are then one contiguous range
  * each. */
 struct packing {
-    struct transfer_span *spans; /* owned; in this order */
+    struct transfer_span *spans; /* borrowed from the slot; in this order */
     size_t count;                /* number of inputs */
     size_t apart;                /* number of regions with a separate output */
     uint64_t out_from;           /* byte offset of the first separate output */
@@ -204,69 +213,47 @@ static void pack_regions(struct packing *p, struct region *regions, struct scan_
         const struct region *region = &regions[i];
         unsigned char *in = (unsigned char *)slab_data(region->in_slab) + region->in_byte;
         pieces[i] = region_piece(region, p->total, p->total);
-        p->spans[i] = (struct transfer_span){in, p->total, region->in_bytes};
+        p->spans[i] = (struct transfer_span){region->in_slab, in, p->total, region->in_bytes};
         p->total += packed_bytes(region->in_bytes);
     }
     p->out_from = p->total;
     for (size_t i = 0; i < count && !regions[i].in_place; i++) {
         const struct region *region = &regions[i];
         pieces[i].out_first = p->total / region->element_bytes;
-        p->spans[count + i] =
-            (struct transfer_span){region_output(region), p->total, region->out_bytes};
+        p->spans[count + i] = (struct transfer_span){region->out_slab, region_output(region),
+                                                     p->total, region->out_bytes};
         p->total += packed_bytes(region->out_bytes);
         p->gaps = p->gaps || region->piece.plan->gaps;
     }
 }
 
-/* End a phase: wait for the device if the wave is large enough to be timed by phase, then add
- * the nanoseconds since *start to *total and set *start to now. */
-static enum status add_phase_time(struct batch *batch, const struct packing *p, uint64_t *total,
-                                  uint64_t *start, struct error *err)
-{
-    if (p->total >= SYNC_BYTES) {
-        TRY(opencl_finish(&batch->device->cl, err));
-    }
-    const uint64_t now = now_ns();
-    *total += now - *start;
-    *start = now;
-    return STATUS_OK;
-}
-
-static enum status run_packed(struct batch *batch, const struct packing *p, struct error *err)
+/* Enqueue a wave. Its regions' memory is in use until transfer_finish(). */
+static enum status run_packed(struct batch *batch, struct transfer_slot *slot,
+                              const struct packing *p, struct error *err)
 {
     const struct opencl *cl = &batch->device->cl;
     struct transfer *transfer = &batch->device->transfer;
-    struct scan_report *report = batch->report;
-    uint64_t start = now_ns();
-    TRY(opencl_buffer_grow(cl, &transfer->buffer, p->total, err));
-    cl_mem mem = transfer->buffer.mem;
+    TRY(opencl_buffer_grow(cl, &slot->buffer, p->total, err));
+    cl_mem mem = slot->buffer.mem;
     if (p->gaps) {
         TRY(opencl_fill(cl, mem, 0, p->out_from, p->total - p->out_from, err));
     }
-    TRY(transfer_move(transfer, mem, p->spans, p->count, true, err));
-    TRY(add_phase_time(batch, p, &report->upload_ns, &start, err));
+    TRY(transfer_upload(transfer, slot, p->spans, p->count, err));
+    const uint64_t start = now_ns();
     TRY(batch_launch(batch, mem, mem, p->count, err));
-    TRY(add_phase_time(batch, p, &report->compute_ns, &start, err));
-    report->inputs_intact = report->inputs_intact && p->apart == p->count;
-    TRY(transfer_move(transfer, mem, p->spans + p->apart, p->count, false, err));
-    report->download_ns += now_ns() - start;
-    return STATUS_OK;
+    batch->report->compute_ns += cl->profiles ? 0 : now_ns() - start;
+    return transfer_download(transfer, slot, p->spans + p->apart, p->count,
+                             p->apart != p->count, err);
 }
 
 static enum status run_with_transfers(struct batch *batch, struct region *regions, size_t count,
                                       struct error *err)
 {
-    struct packing p = {.spans = calloc(2 * count, sizeof *p.spans), .count = count};
-    if (p.spans == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
-    }
+    struct transfer_slot *slot = NULL;
+    TRY(transfer_begin(&batch->device->transfer, 2 * count, batch->report, &slot, err));
+    struct packing p = {.spans = slot->spans, .count = count};
     pack_regions(&p, regions, batch->pieces);
-    enum status status = run_packed(batch, &p, err);
-    if (status != STATUS_OK) {
-        status = wait_after(batch, status, err);
-    }
-    free(p.spans);
-    return status;
+    return run_packed(batch, slot, &p, err);
 }
 
 /* ---- waves ---- */
@@ -283,51 +270,107 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
             fits =
                 slab_bytes(region->in_slab) <= limit && slab_bytes(region->out_slab) <= limit;
         } else {
-            total += packed_bytes(region->in_bytes);
-            total += region->in_place ? 0 : packed_bytes(region->out_bytes);
+            total += region_packed(region);
             fits = total <= limit && !region->holes;
         }
     }
     return fits;
 }
 
-/* Run regions that fit into one wave, and wait for the device. */
+/* Run regions that fit into one wave. With transfers nothing waits for the wave. */
 static enum status wave_run(struct batch *batch, struct region *regions, size_t count,
                             struct error *err)
 {
-    enum status status = batch->device->cl.info.host_memory
-                             ? run_in_host_memory(batch, regions, count, err)
-                             : run_with_transfers(batch, regions, count, err);
+    if (!batch->device->cl.info.host_memory) {
+        return run_with_transfers(batch, regions, count, err);
+    }
+    enum status status = run_in_host_memory(batch, regions, count, err);
     batch->device->launcher.table.used = 0; /* the queue is empty */
     return status;
 }
 
-/* ---- carries between boxes ---- */
+/* Wait for all waves, also after a failure: no command may be in flight when the caller reuses the
+ * memory. Returns `status`, or the failure of the wait if `status` is STATUS_OK. */
+static enum status waves_finish(struct batch *batch, enum status status, struct error *err)
+{
+    struct transfer *transfer = &batch->device->transfer;
+    if (batch->device->cl.info.host_memory) {
+        return status;
+    }
+    if (status == STATUS_OK) {
+        status = transfer_finish(transfer, batch->report, err);
+    }
+    if (status != STATUS_OK) {
+        transfer_abandon(transfer, batch->report);
+    }
+    batch->device->launcher.table.used = 0;
+    return status;
+}
 
-/* Create batch->carry, a buffer of `bytes` bytes for the sums of lines, with a copy of `sums`.
- * NULL: the initial content is undefined. */
-static enum status carry_create(struct batch *batch, size_t bytes, void *sums,
-                                struct error *err)
+/* ---- jobs in pieces ---- */
+
+/* Let batch->carry be a buffer of at least `bytes` bytes for the sums of lines, with a copy of `sums`,
+ * which the caller keeps unchanged until the waves are finished. NULL: the content is undefined. */
+static enum status carry_begin(struct batch *batch, size_t bytes, const void *sums,
+                               struct error *err)
 {
     const struct opencl *cl = &batch->device->cl;
-    const cl_mem_flags flags = CL_MEM_READ_WRITE | (sums != NULL ? CL_MEM_COPY_HOST_PTR : 0);
-    enum status status = STATUS_OK;
-    CL_MAKE(status, err, batch->carry, clCreateBuffer, cl->context, flags, bytes, sums);
-    return status == STATUS_OK && sums == NULL ? opencl_poison(cl, batch->carry, bytes, err)
-                                               : status;
+    struct opencl_buffer *carry = &batch->device->carry;
+    TRY(opencl_buffer_grow(cl, carry, bytes, err));
+    batch->carry = carry->mem;
+    return sums == NULL ? opencl_poison(cl, carry->mem, bytes, err)
+                        : CL_CALL(err, clEnqueueWriteBuffer, cl->queue, carry->mem, CL_FALSE, 0,
+                                  bytes, sums, 0, NULL, NULL);
+}
+
+/* Run a part of a region: a slice or a box. line: number of its first line; done: elements of each line
+ * before it. */
+static struct region part_of(const struct region *whole, const struct scan_plan *plan,
+                             bool carried, uint64_t line, uint64_t done)
+{
+    struct region region = *whole;
+    region.piece.plan = plan;
+    region.piece.carry_line += carried ? line : 0;
+    region.piece.carry_in = whole->piece.carry_in || done > 0;
+    region.piece.carry_out =
+        whole->piece.carry_out || done + plan->axis.size < whole->piece.plan->axis.size;
+    return region;
+}
+
+/* Cut a region into slices of at most a stage, if that can be done. *steps: most steps of a slice. */
+static bool cut_region(const struct batch *batch, const struct region *whole,
+                       struct scan_slicing *slicing, uint64_t *steps)
+{
+    const struct scan_plan *plan = whole->piece.plan;
+    const uint64_t room = smaller_of(batch->device->cl.alloc_limit, TRANSFER_STAGE_BYTES);
+    const uint64_t bytes = region_packed(whole);
+    struct scan_plan first;
+    if (AID(&batch->device->cl, whole) || plan->gaps || whole->holes || bytes <= room) {
+        return false;
+    }
+    if (batch->carry != NULL) {
+        scan_slicing_carried(plan, slicing);
+    } else if (!scan_slicing_make(plan, false, slicing)) {
+        return false;
+    }
+    *steps = larger_of(room / (bytes / slicing->steps + 1), 1);
+    const struct scan_slice slice = scan_slicing_take(slicing, 0, *steps, &first);
+    /* Slices with cells of others between theirs are run as boxes, for which the region is whole. */
+    return slicing->steps > *steps && !slice.holes;
 }
 
 /* Run a region that does not fit into one wave: for each box, copy the elements into a packed
  * slab, run the box, and copy the results back. The boxes of a cut line pass its sum on through
- * batch->carry; a region without a carry gets a temporary one. */
+ * batch->carry. */
 static enum status run_boxes(struct batch *batch, const struct region *whole, struct error *err)
 {
     const struct scan_plan *plan = whole->piece.plan;
     const uint64_t room = smaller_of(batch->device->cl.alloc_limit - SLAB_ALIGN, BOX_BYTES);
     const uint64_t most = room / whole->element_bytes;
     const bool carried = batch->carry != NULL;
-    bool intact = batch->report->inputs_intact;
     unsigned char *in = (unsigned char *)slab_data(whole->in_slab) + whole->in_byte;
+    TRY(waves_finish(batch, STATUS_OK, err)); /* the report tells of all waves before */
+    bool intact = batch->report->inputs_intact;
     struct slab *packed = slab_create((size_t)room);
     struct scan_box box = {.line = 0};
     enum status status = STATUS_OK;
@@ -336,18 +379,18 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
                          "no memory to copy a part of the tensor together");
     }
     if (plan->axis.size > most && !carried) {
-        status = carry_create(batch, scan_carry_bytes(plan->dtype), NULL, err);
+        status = carry_begin(batch, scan_carry_bytes(plan->dtype), NULL, err);
     }
     while (status == STATUS_OK && scan_box_next(plan, most, &box)) {
-        struct region region = {.piece = whole->piece, .in_slab = packed, .out_slab = packed};
-        const uint64_t done = box.position + box.plan.axis.size;
-        region.piece.plan = &box.plan;
-        region.piece.carry_line += carried ? box.line : 0;
-        region.piece.carry_in = whole->piece.carry_in || box.position > 0;
-        region.piece.carry_out = whole->piece.carry_out || done < plan->axis.size;
+        struct region region = part_of(whole, &box.plan, carried, box.line, box.position);
+        region.in_slab = packed;
+        region.out_slab = packed;
+        region.in_byte = 0;
+        region.out_byte = 0;
+        region.holes = false;
         region_measure(&region);
         scan_box_copy(plan, &box, in, slab_data(packed), false);
-        status = wave_run(batch, &region, 1, err);
+        status = waves_finish(batch, wave_run(batch, &region, 1, err), err);
         if (status == STATUS_OK) {
             scan_box_copy(plan, &box, region_output(whole), slab_data(packed), true);
             intact = intact && !whole->in_place;
@@ -355,9 +398,41 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
         batch->report->inputs_intact = intact; /* the wave overwrote only the copy */
     }
     if (!carried) {
-        opencl_release(&batch->carry);
+        batch->carry = NULL;
     }
     slab_destroy(packed);
+    return status;
+}
+
+/* Run a region in slices (cut_region()). The slices of a line pass its sum on through batch->carry, in
+ * the order of the launches. */
+static enum status run_slices(struct batch *batch, const struct region *whole,
+                              const struct scan_slicing *slicing, uint64_t steps,
+                              struct error *err)
+{
+    const enum dtype dtype = whole->piece.plan->dtype;
+    const bool carried = batch->carry != NULL;
+    enum status status = STATUS_OK;
+    if (slicing->blocks > 1 && !carried) {
+        status =
+            carry_begin(batch, (size_t)slicing->lines * scan_carry_bytes(dtype), NULL, err);
+    }
+    for (uint64_t done = 0; done < slicing->steps && status == STATUS_OK;) {
+        struct scan_plan plan;
+        const struct scan_slice slice =
+            scan_slicing_take(slicing, done, smaller_of(steps, slicing->steps - done), &plan);
+        struct region region = part_of(whole, &plan, carried, slice.line, slice.position);
+        region.in_byte += slice.in_first * whole->element_bytes;
+        region.out_byte += slice.out_first * whole->element_bytes;
+        region.holes = slice.holes;
+        region_measure(&region);
+        status = wave_fits(batch, &region, 1) ? wave_run(batch, &region, 1, err)
+                                              : run_boxes(batch, &region, err);
+        done += slice.steps;
+    }
+    if (!carried) {
+        batch->carry = NULL;
+    }
     return status;
 }
 
@@ -383,6 +458,12 @@ static struct region make_region(const struct scan_job *job)
 static enum status run_regions(struct batch *batch, struct region *regions, size_t count,
                                struct error *err)
 {
+    struct scan_slicing slicing;
+    uint64_t steps = 0;
+    if (!batch->device->cl.info.host_memory && count == 1 &&
+        cut_region(batch, regions, &slicing, &steps)) {
+        return run_slices(batch, regions, &slicing, steps, err);
+    }
     return wave_fits(batch, regions, count) ? wave_run(batch, regions, count, err)
                                             : run_boxes(batch, regions, err);
 }
@@ -428,15 +509,20 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     if (job->carry_out && !floats && job->plan->exclusive) {
         add_last(job, &region, false, sums);
     }
+    const struct opencl *cl = &batch->device->cl;
     if (job->carry_in || region.piece.carry_out) {
-        status = carry_create(batch, bytes, job->carry_in ? job->carry : NULL, err);
+        status = carry_begin(batch, bytes, job->carry_in ? job->carry : NULL, err);
     }
     if (status == STATUS_OK) {
         status = run_regions(batch, &region, 1, err);
     }
+    status = waves_finish(batch, status, err);
     if (status == STATUS_OK && region.piece.carry_out) {
-        status = CL_CALL(err, clEnqueueReadBuffer, batch->device->cl.queue, batch->carry,
-                         CL_TRUE, 0, bytes, sums, 0, NULL, NULL);
+        status = CL_CALL(err, clEnqueueReadBuffer, cl->queue, batch->carry, CL_FALSE, 0, bytes,
+                         sums, 0, NULL, NULL);
+    }
+    if (batch->carry != NULL) {
+        status = launches_finish(batch, status, err);
     }
     if (status == STATUS_OK && job->carry_out && !floats) {
         add_last(job, &region, true, sums);
@@ -444,7 +530,6 @@ static enum status run_slice(struct batch *batch, const struct scan_job *job, st
     if (status == STATUS_OK && aside) {
         memcpy(job->carry, sums, bytes);
     }
-    opencl_release(&batch->carry);
     if (aside) {
         free(sums);
     }
@@ -463,6 +548,34 @@ static void settle_gaps(const struct batch *batch, struct region *region)
     }
 }
 
+static enum status run_jobs(struct batch *batch, const struct scan_job *jobs, size_t count,
+                            struct error *err)
+{
+    struct region *regions = malloc(count * (sizeof *regions + sizeof *batch->pieces));
+    if (regions == NULL) {
+        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
+    }
+    batch->pieces = (struct scan_piece *)(regions + count);
+    for (size_t i = 0; i < count; i++) {
+        regions[i] = make_region(&jobs[i]);
+        if (jobs[i].plan->gaps) {
+            settle_gaps(batch, &regions[i]);
+        }
+    }
+    enum status status = STATUS_OK;
+    for (size_t done = 0; done < count && status == STATUS_OK;) {
+        size_t together = count - done;
+        while (together > 1 && !wave_fits(batch, regions + done, together)) {
+            together = (together + 1) / 2;
+        }
+        status = run_regions(batch, regions + done, together, err);
+        done += together;
+    }
+    status = waves_finish(batch, status, err);
+    free(regions);
+    return status;
+}
+
 enum status scan_device_run(struct scan_device *device, const struct scan_job *jobs,
                             size_t count, struct scan_report *report, struct error *err)
 {
@@ -470,29 +583,10 @@ enum status scan_device_run(struct scan_device *device, const struct scan_job *j
     struct batch batch = {.device = device, .report = report, .pieces = &alone};
     IN_TESTS(cl_fault_reread(), (void)0);
     *report = (struct scan_report){.inputs_intact = true};
-    if (jobs[0].carry != NULL) {
-        return run_slice(&batch, jobs, err);
+    const enum status status = jobs[0].carry != NULL ? run_slice(&batch, jobs, err)
+                                                     : run_jobs(&batch, jobs, count, err);
+    if (status == STATUS_DEVICE_ERROR) {
+        share_fail(device->share);
     }
-    struct region *regions = malloc(count * (sizeof *regions + sizeof *batch.pieces));
-    if (regions == NULL) {
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a batch of %zu", count);
-    }
-    batch.pieces = (struct scan_piece *)(regions + count);
-    for (size_t i = 0; i < count; i++) {
-        regions[i] = make_region(&jobs[i]);
-        if (jobs[i].plan->gaps) {
-            settle_gaps(&batch, &regions[i]);
-        }
-    }
-    enum status status = STATUS_OK;
-    for (size_t done = 0; done < count && status == STATUS_OK;) {
-        size_t together = count - done;
-        while (together > 1 && !wave_fits(&batch, regions + done, together)) {
-            together = (together + 1) / 2;
-        }
-        status = run_regions(&batch, regions + done, together, err);
-        done += together;
-    }
-    free(regions);
     return status;
 }

@@ -1,5 +1,5 @@
-/* The state of an open device: device.c opens and closes the device, batch.c runs jobs on it,
- * and selftest.c tests it. Thread: that of the device. */
+/* The state of an open device: device.c opens and closes the device, prepare.c and selftest.c build
+ * and test its programs, and batch.c runs jobs on it. Thread: that of the device. */
 #ifndef TALLY_KERNELS_BATCH_H
 #define TALLY_KERNELS_BATCH_H
 
@@ -8,11 +8,18 @@
 
 struct scan_device {
     struct opencl cl;
+    struct share *share; /* owned reference; NULL: the context is this device's alone */
     struct launcher launcher;
-    struct transfer transfer; /* unused if the device works in host memory */
-    bool verified;            /* a self-test of any type has passed */
-    bool lookback_tried;      /* the trial of look-back has run for at least one type */
-    bool lookback_failed;     /* the trial of look-back has failed for at least one type */
+    struct transfer transfer;   /* unused if the device works in host memory */
+    struct opencl_buffer carry; /* owned: sums of lines between slices and boxes */
+    bool verified;              /* a self-test of any type has passed */
+    bool lookback_tried;        /* the trial of look-back has run for at least one type */
+    bool lookback_failed;       /* the trial of look-back has failed for at least one type */
 };
+
+/* scan_device_prepare() of a device whose context is its own, or for which share_prepare_begin() has
+ * returned true. */
+MUST_CHECK enum status selftest_prepare(struct scan_device *device, enum dtype dtype,
+                                        struct error *err);
 
 #endif

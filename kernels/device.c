@@ -1,8 +1,22 @@
-/* The life of a device: opened, closed; opencl.c finds it, selftest.c prepares it, batch.c runs
- * it. Failures: device.h. Thread: that of the device. */
+/* The life of a device: opened, closed; opencl.c finds it, prepare.c prepares it, batch.c runs it. GPUs
+ * share their contexts (share.h). Failures: device.h. Thread: that of the device. */
 #include "kernels/batch.h"
+#include "kernels/share.h"
 
 #include <stdlib.h>
+
+static enum status start_device(struct scan_device *device, size_t number, struct error *err)
+{
+    struct opencl *cl = &device->cl;
+    cl_context context = NULL;
+    if (cl->info.kind == SCAN_DEVICE_GPU) {
+        TRY(share_open(cl, number, &device->share, err));
+        cl->share = device->share;
+        context = share_context(device->share);
+    }
+    TRY(opencl_start(cl, context, err));
+    return cl->info.host_memory ? STATUS_OK : transfer_init(&device->transfer, cl, err);
+}
 
 enum status scan_device_open(size_t number, enum scan_lookback lookback,
                              struct scan_device **out, struct error *err)
@@ -12,10 +26,13 @@ enum status scan_device_open(size_t number, enum scan_lookback lookback,
     if (device == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for a device");
     }
-    enum status status = opencl_open(number, lookback, &device->cl, err);
+    enum status status = opencl_find(number, lookback, &device->cl, err);
     device->launcher.device = &device->cl;
-    if (status == STATUS_OK && !device->cl.info.host_memory) {
-        status = transfer_init(&device->transfer, &device->cl, err);
+    if (status == STATUS_OK) {
+        status = start_device(device, number, err);
+    }
+    if (status == STATUS_DEVICE_ERROR) {
+        share_fail(device->share);
     }
     if (status != STATUS_OK) {
         scan_device_close(device);
@@ -35,7 +52,9 @@ void scan_device_close(struct scan_device *device)
     }
     transfer_deinit(&device->transfer);
     launcher_deinit(&device->launcher);
+    opencl_release(&device->carry.mem);
     opencl_close(&device->cl);
+    share_close(device->share);
     free(device);
 }
 

@@ -1,7 +1,7 @@
-/* The OpenCL devices, one command queue each: list, open, prepare, run batches, close. This
- * interface contains no OpenCL. Thread: scan_devices_list() from any thread; an open device
- * belongs to one thread at a time; different devices run side by side. No function aborts the
- * process. */
+/* The OpenCL devices: list, open, prepare, run batches, close. This interface contains no OpenCL.
+ * A GPU may be opened several times: each opened device has queues and buffers of its own, so that
+ * their batches overlap. Thread: scan_devices_list() from any thread; an open device belongs to one
+ * thread at a time; different devices run side by side. No function aborts the process. */
 #ifndef TALLY_KERNELS_DEVICE_H
 #define TALLY_KERNELS_DEVICE_H
 
@@ -94,6 +94,7 @@ struct scan_job {
     struct slab *out_slab; /* borrowed: slab of the output; NULL: `slab` */
 };
 
+/* The phases of a large job overlap, so the sum of their times may exceed the time of the run. */
 struct scan_report {
     uint64_t upload_ns; /* time of copies to the device; 0 if the device works in host memory */
     uint64_t compute_ns;

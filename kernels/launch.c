@@ -74,7 +74,7 @@ static enum status table_grow(struct launcher *launcher, size_t bytes, struct er
     const size_t size = (least + TABLE_ALIGN - 1) / TABLE_ALIGN * TABLE_ALIGN;
     enum status status = STATUS_OK;
     if (table->mem != NULL) {
-        TRY(opencl_finish(device, err));
+        TRY(opencl_finish(device, device->queue, err));
     }
     launcher_drop_table(launcher);
     table->host = aligned_alloc(TABLE_ALIGN, size);

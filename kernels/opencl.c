@@ -9,13 +9,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     PLATFORMS_MAX = 32,
     DEVICES_MAX = 256,       /* usable ones of all platforms together */
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
     BUFFER_GRAIN = 1 << 20,
-    FILL_MOST = 1 << 30 /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
+    FILL_MOST = 1 << 30, /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
+    GPU_BUFFERS =
+        16, /* a GPU has room for so many: three workers with three each, and scratch */
+    POLL_FIRST_NS = 5000, /* pause after the first look at an event; doubles each time */
+    POLL_MOST_NS = 160000
 };
 
 /* ---- errors ---- */
@@ -237,7 +242,7 @@ static void settle_lookback(struct opencl *device, enum scan_lookback wanted)
     (void)snprintf(device->info.lookback, sizeof device->info.lookback, "%s", lookback);
 }
 
-enum status opencl_open(size_t number, enum scan_lookback lookback, struct opencl *device,
+enum status opencl_find(size_t number, enum scan_lookback lookback, struct opencl *device,
                         struct error *err)
 {
     struct found found;
@@ -249,23 +254,46 @@ enum status opencl_open(size_t number, enum scan_lookback lookback, struct openc
     struct opencl opened = {.id = found.ids[number]};
     describe_device(found.platforms[number], opened.id, &opened.info);
     opened.alloc_limit = opened.info.max_alloc_bytes;
+    if (opened.info.kind == SCAN_DEVICE_GPU) {
+        opened.alloc_limit =
+            smaller_of(opened.alloc_limit, opened.info.memory_bytes / GPU_BUFFERS);
+    }
     opened.gpu_kernels = opened.info.kind == SCAN_DEVICE_GPU;
-    enum status status = STATUS_OK;
+    opened.polls = opened.info.kind != SCAN_DEVICE_CPU;
     TRY(IN_TESTS(scan_aids_apply(&opened, err), STATUS_OK));
-    CL_MAKE(status, err, opened.context, clCreateContext, NULL, 1, &opened.id, NULL, NULL);
-    if (status == STATUS_OK) {
-        CL_MAKE(status, err, opened.queue, clCreateCommandQueue, opened.context, opened.id, 0);
-    }
-    if (status != STATUS_OK) {
-        opencl_close(&opened);
-        return status;
-    }
+    opened.profiles =
+        !opened.info.host_memory &&
+        (device_number(opened.id, CL_DEVICE_QUEUE_PROPERTIES) & CL_QUEUE_PROFILING_ENABLE) != 0;
     if (opened.alloc_limit < ALLOC_LIMIT_MIN) {
         opened.alloc_limit = ALLOC_LIMIT_MIN;
     }
     settle_lookback(&opened, lookback);
     *device = opened;
     return STATUS_OK;
+}
+
+enum status opencl_add_queue(const struct opencl *device, cl_command_queue *queue,
+                             struct error *err)
+{
+    const cl_command_queue_properties properties =
+        device->profiles ? CL_QUEUE_PROFILING_ENABLE : 0;
+    enum status status = STATUS_OK;
+    CL_MAKE(status, err, *queue, clCreateCommandQueue, device->context, device->id, properties);
+    return status;
+}
+
+enum status opencl_start(struct opencl *device, cl_context context, struct error *err)
+{
+    enum status status = STATUS_OK;
+    if (context != NULL) {
+        TRY(CL_CALL(err, clRetainContext, context));
+        device->context = context;
+    } else {
+        CL_MAKE(status, err, device->context, clCreateContext, NULL, 1, &device->id, NULL,
+                NULL);
+        TRY(status);
+    }
+    return opencl_add_queue(device, &device->queue, err);
 }
 
 void opencl_close(struct opencl *device)
@@ -281,12 +309,53 @@ void opencl_close(struct opencl *device)
 
 /* ---- commands ---- */
 
-enum status opencl_finish(const struct opencl *device, struct error *err)
+/* Returns the state of an event when its command has ended: CL_COMPLETE, which is CL_SUCCESS, or an
+ * error. The pauses are short at first, so that small requests do not wait for long. */
+static cl_int poll_event(cl_event event)
+{
+    long pause_ns = POLL_FIRST_NS;
+    cl_int state = CL_QUEUED;
+    for (;;) {
+        const cl_int code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                           sizeof state, &state, NULL);
+        if (code != CL_SUCCESS || state <= CL_COMPLETE) {
+            return code != CL_SUCCESS ? code : state;
+        }
+        (void)nanosleep(&(struct timespec){.tv_nsec = pause_ns}, NULL);
+        pause_ns = 2 * pause_ns < POLL_MOST_NS ? 2 * pause_ns : POLL_MOST_NS;
+    }
+}
+
+/* clFinish() by polling. A queue that takes no marker is one of a lost device, where clFinish() does
+ * not wait. */
+static cl_int poll_queue(cl_command_queue queue)
+{
+    cl_event end = NULL;
+    cl_int code = clEnqueueMarkerWithWaitList(queue, 0, NULL, &end);
+    if (code != CL_SUCCESS) {
+        (void)clFinish(queue);
+        return code;
+    }
+    (void)clFlush(queue);
+    code = poll_event(end);
+    (void)clReleaseEvent(end);
+    return code;
+}
+
+enum status opencl_finish(const struct opencl *device, cl_command_queue queue,
+                          struct error *err)
 {
     cl_int fault = IN_TESTS(cl_fault_next(), CL_SUCCESS);
-    cl_int code = clFinish(device->queue); /* also with a fault: nothing may be left running */
+    cl_int code = device->polls ? poll_queue(queue) : clFinish(queue);
     IN_TESTS(cl_fault_hang(), (void)0);
     return opencl_check(fault != CL_SUCCESS ? fault : code, "clFinish", err);
+}
+
+enum status opencl_wait(const struct opencl *device, cl_event event, struct error *err)
+{
+    cl_int fault = IN_TESTS(cl_fault_next(), CL_SUCCESS);
+    cl_int code = device->polls ? poll_event(event) : clWaitForEvents(1, &event);
+    return opencl_check(fault != CL_SUCCESS ? fault : code, "clWaitForEvents", err);
 }
 
 enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word, uint64_t from,

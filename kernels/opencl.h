@@ -1,5 +1,8 @@
 /* One OpenCL device: its description, its context and its in-order queue; and functions for
- * calls: errors, buffers, arguments and launches of kernels.
+ * calls: errors, waits, buffers, arguments and launches of kernels.
+ *
+ * A driver of a GPU may wait in a loop that keeps a core busy (NVIDIA's does). So a GPU is never
+ * waited for by a call of its driver: the state of an event is polled, with pauses.
  *
  * A failed call becomes OUT_OF_MEMORY if the host or the device has no room for an object, else
  * DEVICE_ERROR, with the names of the call and of its code. Thread: listing from any thread; an
@@ -12,13 +15,18 @@
 
 #include <CL/cl.h>
 
+struct share;
+
 struct opencl {
     cl_device_id id;
-    cl_context context;     /* owned */
-    cl_command_queue queue; /* owned; in order */
+    cl_context context;     /* owned reference */
+    cl_command_queue queue; /* owned; in order: launches and what belongs to them */
+    struct share *share;    /* borrowed: what the device shares with others; NULL: nothing */
     struct scan_device_info info;
     uint64_t alloc_limit; /* most bytes of one buffer */
     enum scan_lookback lookback;
+    bool polls;       /* wait by polling */
+    bool profiles;    /* queues tell when a command began and ended */
     bool gpu_kernels; /* use the kernels for GPUs */
     bool wide_index;  /* never use the kernels with 32-bit offsets */
 #if defined(TALLY_TESTING)
@@ -26,11 +34,20 @@ struct opencl {
 #endif
 };
 
-/* Create context and queue for device `number` of the list. err NO_DEVICE, UNSUPPORTED (a test
- * aid for which the device has no kernels), DEVICE_ERROR, OUT_OF_MEMORY */
-MUST_CHECK enum status opencl_open(size_t number, enum scan_lookback lookback,
+/* Describe device `number` of the list, and decide how it is used. err NO_DEVICE, UNSUPPORTED (a test
+ * aid for which the device has no kernels) */
+MUST_CHECK enum status opencl_find(size_t number, enum scan_lookback lookback,
                                    struct opencl *device, struct error *err);
+
+/* Create the queue of a device that was found, in this context; NULL: in a context of its own.
+ * err DEVICE_ERROR, OUT_OF_MEMORY; opencl_close() is due in either case */
+MUST_CHECK enum status opencl_start(struct opencl *device, cl_context context,
+                                    struct error *err);
 void opencl_close(struct opencl *device);
+
+/* Create another in-order queue of a device. Its owner releases it. */
+MUST_CHECK enum status opencl_add_queue(const struct opencl *device, cl_command_queue *queue,
+                                        struct error *err);
 
 /* ---- calls ---- */
 
@@ -57,8 +74,13 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
         (status) = opencl_check(make_code, #function, err);       \
     } while (0)
 
-/* Wait until the queue is empty. */
-MUST_CHECK enum status opencl_finish(const struct opencl *device, struct error *err);
+/* Wait until a queue of the device is empty, also if the call fails. */
+MUST_CHECK enum status opencl_finish(const struct opencl *device, cl_command_queue queue,
+                                     struct error *err);
+
+/* Wait until a command has ended; its queue was flushed. */
+MUST_CHECK enum status opencl_wait(const struct opencl *device, cl_event event,
+                                   struct error *err);
 
 /* Enqueue a fill of some bytes of a buffer with one word. */
 MUST_CHECK enum status opencl_fill(const struct opencl *device, cl_mem mem, cl_uint word,

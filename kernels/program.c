@@ -3,6 +3,7 @@
  * of the compiler's log. Thread: that of the device. */
 #include "kernels/program.h"
 
+#include "kernels/share.h"
 #include "proto/macros.h"
 #include "proto/text.h"
 
@@ -188,6 +189,24 @@ void programs_deinit(struct programs *programs)
     }
 }
 
+/* Get the program from the devices that share the context, or build it. */
+static enum status build_once(const struct opencl *device, enum scan_variant_id variant,
+                              struct scan_type type, const struct program_spec *spec,
+                              cl_program *program, struct error *err)
+{
+    const struct scan_type stored = {stored_as(type.dtype), type.index};
+    *program =
+        device->share != NULL ? share_find_program(device->share, variant, stored) : NULL;
+    if (*program != NULL) {
+        return STATUS_OK;
+    }
+    TRY(program_build(device, spec, program, err));
+    if (device->share != NULL) {
+        share_add_program(device->share, variant, stored, *program);
+    }
+    return STATUS_OK;
+}
+
 /* Build the program, or take it from those that were compiled ahead; then make its kernels. */
 static enum status build_variant(const struct opencl *device, enum scan_variant_id variant,
                                  struct scan_type type, struct built_program *out,
@@ -213,7 +232,7 @@ static enum status build_variant(const struct opencl *device, enum scan_variant_
         CL_MAKE(status, err, made.program, clCreateProgramWithBuiltInKernels, device->context,
                 1, &device->id, all);
     } else {
-        status = program_build(device, &spec, &made.program, err);
+        status = build_once(device, variant, type, &spec, &made.program, err);
     }
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
         CL_MAKE(status, err, made.kernels[i], clCreateKernel, made.program, names[i]);

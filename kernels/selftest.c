@@ -402,7 +402,7 @@ static enum status build_programs(struct scan_device *device, enum dtype dtype,
                : STATUS_OK;
 }
 
-enum status scan_device_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
+enum status selftest_prepare(struct scan_device *device, enum dtype dtype, struct error *err)
 {
     bool wrong = false;
     struct error first = ERROR_INIT;

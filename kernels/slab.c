@@ -1,8 +1,12 @@
 /* Slabs are anonymous private mappings. A large one begins on a huge page, so that the system
- * can back it by huge pages: filling 256 MiB costs 65536 page faults otherwise. Without memory
- * there is no slab; nothing else can fail. */
+ * can back it by huge pages: filling 256 MiB costs 65536 page faults otherwise. Pinned ones are
+ * allocated by the driver of a GPU (share.h). Without memory there is no slab; nothing else can
+ * fail. */
 #include "kernels/slab.h"
 
+#include "kernels/share.h"
+
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -15,8 +19,11 @@ enum {
 struct slab {
     unsigned char *data; /* a mapping of `bytes` */
     size_t bytes;
-    bool adopted; /* the mapping is somebody else's, not owned */
+    bool adopted;         /* the mapping is borrowed, not owned */
+    struct pinned pinned; /* owned; `mem` NULL: the slab is not pinned */
 };
+
+static atomic_size_t pinned_bytes; /* of all slabs */
 
 size_t slab_page_bytes(void)
 {
@@ -79,7 +86,7 @@ struct slab *slab_create(size_t bytes)
 bool slab_extend(struct slab *slab, size_t bytes)
 {
     size_t whole = 0;
-    if (slab->adopted || bytes <= slab->bytes) {
+    if (slab->adopted || slab_is_pinned(slab) || bytes <= slab->bytes) {
         return false;
     }
     unsigned char *place = map_pages(bytes, &whole);
@@ -94,6 +101,40 @@ bool slab_extend(struct slab *slab, size_t bytes)
     slab->data = place;
     slab->bytes = whole;
     return true;
+}
+
+struct slab *slab_create_pinned(size_t bytes)
+{
+    const size_t page = slab_page_bytes();
+    size_t whole = 0;
+    if (bytes == 0 || __builtin_add_overflow(bytes, page - 1, &whole)) {
+        return NULL;
+    }
+    whole -= whole % page;
+    struct slab *slab = calloc(1, sizeof *slab);
+    if (slab == NULL || !share_pin(whole, page, &slab->pinned)) {
+        free(slab);
+        return NULL;
+    }
+    slab->data = slab->pinned.data;
+    slab->bytes = whole;
+    (void)atomic_fetch_add(&pinned_bytes, whole);
+    return slab;
+}
+
+bool slab_can_pin(void)
+{
+    return share_can_pin();
+}
+
+bool slab_is_pinned(const struct slab *slab)
+{
+    return slab->pinned.mem != NULL;
+}
+
+size_t slab_pinned_bytes(void)
+{
+    return atomic_load(&pinned_bytes);
 }
 
 struct slab *slab_adopt(void *pages, size_t bytes)
@@ -119,7 +160,10 @@ size_t slab_bytes(const struct slab *slab)
 
 void slab_destroy(struct slab *slab)
 {
-    if (slab != NULL && !slab->adopted) {
+    if (slab != NULL && slab_is_pinned(slab)) {
+        (void)atomic_fetch_sub(&pinned_bytes, slab->bytes);
+        share_unpin(&slab->pinned);
+    } else if (slab != NULL && !slab->adopted) {
         (void)munmap(slab->data, slab->bytes);
     }
     free(slab);

@@ -1,5 +1,5 @@
 /* Device-visible host memory. A slab is page-aligned. Every open device can work in it (CPU,
- * integrated) or transfer from it (discrete). The body of a request is received in it, the scan
+ * integrated) or transfer from it (discrete), fastest if the slab is pinned. The body of a request is received in it, the scan
  * runs in it and the answer is sent from it. Its creation is a system call, and its first use
  * causes page faults: keep slabs and reuse them (server/memory/memory.c). Thread: a slab
  * belongs to one thread at a time, but devices may use disjoint ranges of one slab at the same
@@ -26,8 +26,17 @@ size_t slab_page_bytes(void);
 struct slab *slab_create(size_t bytes);
 
 /* Enlarge a slab: its pages are remapped with their content, not copied. No device may be using
- * the slab. Returns false, and changes nothing, without memory or if the slab is adopted. */
+ * the slab. Returns false, and changes nothing, without memory or if the slab is adopted or
+ * pinned. */
 MUST_CHECK bool slab_extend(struct slab *slab, size_t bytes);
+
+/* Create a slab in pinned memory of the GPU that is open: the GPU transfers from it and to it without a
+ * copy in between. The pages are allocated at once, so the call takes about as long as filling the slab.
+ * Returns NULL if no GPU is open, or if its driver gives no such memory. */
+struct slab *slab_create_pinned(size_t bytes);
+bool slab_can_pin(void); /* true: a GPU is open */
+bool slab_is_pinned(const struct slab *slab);
+size_t slab_pinned_bytes(void); /* of all pinned slabs of the process */
 
 /* Create a slab over borrowed memory: whole pages, which must outlive the slab. Returns NULL
  * without memory. */

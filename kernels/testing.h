@@ -30,6 +30,7 @@ struct scan_aids {
     bool wide_index;          /* use 64-bit offsets in every launch */
     bool poison;              /* fill scratch memory with garbage before its use */
     bool transfers;           /* transfer, although the device works in host memory */
+    bool whole;               /* transfer large jobs whole, not in slices */
     uint64_t partition_bytes; /* cut every line into partitions of about so many bytes */
     uint64_t stream_bytes;    /* least bytes of outputs, not in place, that bypass the caches */
     const char *variant;      /* use the variant of this kernel ("scan_rows") for every job,

@@ -201,6 +201,17 @@ static cl_int CL_API_CALL enqueue_kernel(cl_command_queue queue, cl_kernel kerne
     return CL_SUCCESS;
 }
 
+/* A marker and a barrier: what they wait for is complete already. */
+static cl_int CL_API_CALL enqueue_nothing(cl_command_queue queue, cl_uint count,
+                                          const cl_event *waits, cl_event *event)
+{
+    const cl_int code = cpu_command_begin(queue, count, waits, event);
+    if (code == CL_SUCCESS) {
+        cpu_command_end(queue);
+    }
+    return code;
+}
+
 void cpu_queue_functions(cl_icd_dispatch *table)
 {
     table->clCreateContext = create_context;
@@ -209,4 +220,6 @@ void cpu_queue_functions(cl_icd_dispatch *table)
     table->clFinish = finish_queue;
     table->clWaitForEvents = wait_for_events;
     table->clEnqueueNDRangeKernel = enqueue_kernel;
+    table->clEnqueueMarkerWithWaitList = enqueue_nothing;
+    table->clEnqueueBarrierWithWaitList = enqueue_nothing;
 }

@@ -8,7 +8,9 @@
  *
  * Idle own slabs are kept in a list, latest first. They are evicted after keep_ms, or when the
  * total would exceed the budget. A thread of this module unmaps evicted slabs, because that takes
- * milliseconds. System calls are made outside the lock. */
+ * milliseconds. If a GPU is open, the thread replaces idle slabs by pinned ones, from which the GPU
+ * transfers without a copy: so the first tensor of a size is copied on its way, and later ones are
+ * not. System calls are made outside the lock. */
 #include "server/memory/memory.h"
 
 #include "proto/byte_size.h"
@@ -37,6 +39,7 @@ enum {
     SHARED_MAX = 4096,       /* most shared slabs */
     KEPT_PART = 16,          /* part of the budget that is kept for small requests: 1/16, */
     KEPT_MOST = 64 << 20,    /* at most so many bytes */
+    PINNED_PART = 2,         /* at most so much of the budget is pinned: 1/2 */
     UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time, while mmap() of other threads waits */
 };
 
@@ -67,10 +70,11 @@ struct memory {
     struct idle_slab *idle;             /* owned list, most recently used first */
     struct idle_slab *evicted;          /* owned list of slabs to unmap, not in slab_bytes */
     bool stopping;
+    bool unpinnable; /* a driver has refused pinned memory */
     uint64_t slab_bytes;
     uint64_t block_count;
     struct shared_slab shared[SHARED_MAX];
-    pthread_cond_t wake_unmapper; /* `evicted` or `stopping` has changed */
+    pthread_cond_t wake_unmapper; /* `evicted`, `idle` or `stopping` has changed */
     pthread_t unmapper;
 };
 
@@ -112,6 +116,58 @@ static void unmap_later(struct memory *memory, struct idle_slab *first)
     MUST(pthread_mutex_unlock(&memory->lock));
 }
 
+/* Return the pages of a slab to the system, then destroy it. */
+static void unmap_slab(struct slab *slab)
+{
+    const size_t bytes = slab_bytes(slab);
+    for (size_t at = 0; at < bytes && !slab_is_pinned(slab); at += UNMAP_PIECE) {
+        const size_t piece = smaller_of(bytes - at, UNMAP_PIECE);
+        (void)madvise((char *)slab_data(slab) + at, piece, MADV_DONTNEED);
+    }
+    destroy_slab(slab);
+}
+
+/* Remove and return the most recently used idle slab that is to be pinned; NULL: there is none.
+ * Thread: a holder of the lock. */
+static struct idle_slab *pick_unpinned(struct memory *memory)
+{
+    const uint64_t most = memory->options.budget_bytes / PINNED_PART;
+    if (memory->stopping || memory->unpinnable || !slab_can_pin()) {
+        return NULL;
+    }
+    for (struct idle_slab **link = &memory->idle; *link != NULL; link = &(*link)->next) {
+        struct idle_slab *idle = *link;
+        if (!slab_is_pinned(idle->slab) &&
+            slab_pinned_bytes() + slab_bytes(idle->slab) <= most) {
+            *link = idle->next;
+            memory->slab_bytes -= slab_bytes(idle->slab);
+            return idle;
+        }
+    }
+    return NULL;
+}
+
+/* Replace a slab that was removed from the list by a pinned one. Thread: a holder of the lock, which
+ * is released meanwhile. */
+static void pin_idle(struct memory *memory, struct idle_slab *idle)
+{
+    MUST(pthread_mutex_unlock(&memory->lock));
+    const size_t bytes = slab_bytes(idle->slab);
+    unmap_slab(idle->slab);
+    idle->slab = slab_create_pinned(bytes);
+    idle->touched = bytes - OWN_OFFSET;
+    MUST(pthread_mutex_lock(&memory->lock));
+    if (idle->slab == NULL) {
+        memory->unpinnable = slab_can_pin(); /* else the GPU was closed meanwhile */
+        free(idle);
+        return;
+    }
+    memory->slab_bytes += slab_bytes(idle->slab);
+    idle->since_ns = clock_now_ns(); /* the list is in the order of these times */
+    idle->next = memory->idle;
+    memory->idle = idle;
+}
+
 static void *unmap_slabs(void *argument)
 {
     struct memory *memory = argument;
@@ -120,20 +176,18 @@ static void *unmap_slabs(void *argument)
     MUST(pthread_mutex_lock(&memory->lock));
     while (!memory->stopping || memory->evicted != NULL) {
         struct idle_slab *idle = memory->evicted;
-        if (idle == NULL) {
+        struct idle_slab *unpinned = idle == NULL ? pick_unpinned(memory) : NULL;
+        if (unpinned != NULL) {
+            pin_idle(memory, unpinned);
+        } else if (idle == NULL) {
             MUST(pthread_cond_wait(&memory->wake_unmapper, &memory->lock));
-            continue;
+        } else {
+            memory->evicted = idle->next;
+            MUST(pthread_mutex_unlock(&memory->lock));
+            unmap_slab(idle->slab);
+            free(idle);
+            MUST(pthread_mutex_lock(&memory->lock));
         }
-        memory->evicted = idle->next;
-        idle->next = NULL;
-        MUST(pthread_mutex_unlock(&memory->lock));
-        size_t bytes = slab_bytes(idle->slab);
-        for (size_t at = 0; at < bytes; at += UNMAP_PIECE) {
-            size_t piece = bytes - at < UNMAP_PIECE ? bytes - at : UNMAP_PIECE;
-            (void)madvise((char *)slab_data(idle->slab) + at, piece, MADV_DONTNEED);
-        }
-        destroy_idle(idle);
-        MUST(pthread_mutex_lock(&memory->lock));
     }
     MUST(pthread_mutex_unlock(&memory->lock));
     return NULL;
@@ -563,7 +617,8 @@ size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
     const size_t before = (uintptr_t)bytes % page;
     const size_t first = round_up(before + from, page) - before;
     const size_t end = (before + to) / page * page - before;
-    if (first >= end || madvise(bytes + first, end - first, MADV_DONTNEED) != 0) {
+    if (first >= end || slab_is_pinned(block->slab) ||
+        madvise(bytes + first, end - first, MADV_DONTNEED) != 0) {
         return 0;
     }
     block->touched = first < block->touched ? first : block->touched;
@@ -596,8 +651,10 @@ void memory_give(struct memory *memory, struct memory_block *block)
     MUST(pthread_mutex_lock(&memory->lock));
     memory->block_count--;
     if (idle != NULL) {
+        const bool pins = slab_can_pin() && !memory->unpinnable && !slab_is_pinned(idle->slab);
         idle->next = memory->idle;
         memory->idle = idle;
+        MUST(pins ? pthread_cond_signal(&memory->wake_unmapper) : 0);
     } else if (own) {
         memory->slab_bytes -= bytes;
     } else {

@@ -97,7 +97,8 @@ MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block,
 void memory_touch(const struct memory_block *block, size_t from, size_t end);
 
 /* Return the whole pages between two offsets of a large block to the system; they read as zeroes
- * after that. Returns their number of bytes. Thread: the owner of the block. */
+ * after that. Returns their number of bytes; 0: the slab is pinned, or the system refuses. Thread: the
+ * owner of the block. */
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to);
 
 /* Unmap slabs that have been unused for keep_ms; call this about every second. */

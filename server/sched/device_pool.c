@@ -62,32 +62,36 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
     return health;
 }
 
-/* Divide the classes between the two workers of a device if both are ready; otherwise each serves
- * all. */
-static void divide_work(struct device_pool *pool, size_t device)
+/* Returns the classes that a worker serves. After a mate has found the device out of use it serves
+ * none. The two workers of Tally's own driver divide the classes if both are ready. */
+static unsigned choose_classes(const struct worker *worker)
 {
-    struct worker *small = &pool->workers[pool->first[device]];
-    struct worker *large = small + 1;
-    if (pool->first[device + 1] - pool->first[device] < 2) {
-        return;
-    }
-    bool both = worker_state(small) == DEVICE_READY && worker_state(large) == DEVICE_READY;
     const unsigned shortest = 1U << 0;
-    const unsigned classes = both ? shortest : LINE_ALL;
-    atomic_store(&large->classes, both ? LINE_ALL & ~shortest : LINE_ALL);
-    if (atomic_exchange(&small->classes, classes) != classes) {
-        queue_shake(pool->plan.parts.queue);
+    if (!worker->info.built_in || worker->mate_count < 2) {
+        return atomic_load(&worker->lost) ? 0 : LINE_ALL;
     }
+    for (size_t i = 0; i < worker->mate_count; i++) {
+        if (worker_state(&worker->mates[i]) != DEVICE_READY) {
+            return LINE_ALL;
+        }
+    }
+    return worker->first ? shortest : LINE_ALL & ~shortest;
 }
 
-/* A worker's state has changed: divide the classes, and tell the queue whether any device is
- * usable. */
+/* A worker's state has changed: choose the classes of all workers again, and tell the queue whether
+ * any device is usable. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
+    bool differ = false;
     MUST(pthread_mutex_lock(&pool->changing));
-    for (size_t i = 0; i < pool->device_count; i++) {
-        divide_work(pool, i);
+    for (size_t i = 0; i < pool->count; i++) {
+        struct worker *worker = &pool->workers[i];
+        const unsigned classes = choose_classes(worker);
+        differ = atomic_exchange(&worker->classes, classes) != classes || differ;
+    }
+    if (differ) {
+        queue_shake(pool->plan.parts.queue);
     }
     queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
     MUST(pthread_mutex_unlock(&pool->changing));
@@ -223,12 +227,20 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 
 /* ---- creating the pool ---- */
 
+/* Returns the number of workers of a device. One that transfers has as many as a batch has phases:
+ * while one batch is uploaded, another one is scanned and a third one is downloaded. */
+static size_t count_workers(const struct scan_device_info *info)
+{
+    return info->built_in ? 2 : info->host_memory ? 1 : DEVICE_POOL_WORKERS_MAX;
+}
+
 /* Create the pool with workers for every chosen device. */
 static enum status build_pool(const struct worker_plan *plan,
                               const struct scan_device_info *infos, const bool *chosen,
                               size_t count, struct device_pool **out, struct error *err)
 {
-    struct device_pool *pool = calloc(1, sizeof *pool + 2 * count * sizeof(struct worker));
+    struct device_pool *pool =
+        calloc(1, sizeof *pool + DEVICE_POOL_WORKERS_MAX * count * sizeof(struct worker));
     if (pool == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the devices");
     }
@@ -237,13 +249,15 @@ static enum status build_pool(const struct worker_plan *plan,
     MUST(pthread_mutex_init(&pool->changing, NULL));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < count && status == STATUS_OK; i++) {
-        size_t workers = !chosen[i] ? 0 : infos[i].built_in ? 2 : 1;
         struct dispatch_device *device = &pool->dispatch[pool->device_count];
+        struct worker *mates = &pool->workers[pool->count];
+        const size_t workers = chosen[i] ? count_workers(&infos[i]) : 0;
         for (size_t j = 0; j < workers && status == STATUS_OK; j++) {
-            struct worker *worker = &pool->workers[pool->count];
             device->number = i;
-            status = worker_init(worker, &pool->plan, device, &infos[i], err);
-            worker->first = j == 0;
+            status = worker_init(&mates[j], &pool->plan, device, &infos[i], err);
+            mates[j].first = j == 0;
+            mates[j].mates = mates;
+            mates[j].mate_count = workers;
             pool->count += status == STATUS_OK;
         }
         pool->device_count += chosen[i];

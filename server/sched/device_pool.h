@@ -1,8 +1,14 @@
-/* The devices in use. The pool opens them in parallel, one worker thread each (worker.h), keeps
- * their state, and detects hung devices. Tally's own driver runs launches of several threads side
- * by side. So its device has two workers: one for the shortest class of requests, which then do not
- * wait for slices of large tensors, and one for the other classes. If one of the two is out of use,
- * the other serves all classes.
+/* The devices in use. The pool opens them in parallel, keeps their state, and detects hung devices.
+ * A device has one worker thread (worker.h) or more:
+ *
+ *   Tally's own driver   two, because it runs launches of several threads side by side. One serves
+ *                        the shortest class of requests, which then do not wait for slices of large
+ *                        tensors, and one the other classes. If one of the two is out of use, the
+ *                        other serves all classes.
+ *   with transfers       three (GPUs), each with a queue and a buffer: upload, scan and download of
+ *                        different batches overlap. Each serves all classes. After an error of one
+ *                        worker none takes a request before the device was opened again.
+ *   others               one
  *
  *   OPENING --opened, prepared--> READY --error--> FAILED --back-off, opened again--> READY
  *      any call of the driver --deadline exceeded--> HUNG --call returns--> FAILED
@@ -32,7 +38,8 @@ struct queue;
 struct request;
 
 enum {
-    DEVICE_POOL_MAX = 64
+    DEVICE_POOL_MAX = 64,
+    DEVICE_POOL_WORKERS_MAX = 3 /* of one device */
 };
 
 /* The functions of kernels/device.h, so that tests can replace them. Each call except info() may
@@ -113,8 +120,8 @@ bool device_pool_scan_here(struct device_pool *pool, struct thread_device *devic
  * which the whole process was stopped; the deadlines of calls in progress are extended by it. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
-/* The state of a device with two workers is the later one of their states in this order: a device
- * of which one worker has failed is reported as failed, although the other worker serves. */
+/* The state of a device with several workers is the latest one of their states in this order: a
+ * device of which one worker has failed is reported as failed, although another worker serves. */
 enum device_state {
     DEVICE_OPENING,
     DEVICE_READY,

@@ -409,7 +409,8 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
             result = QUEUE_CLOSED;
             break;
         }
-        if (expired != NULL || queue->shakes != shakes ||
+        const bool idle = options->worker != NULL && atomic_load(options->worker->classes) == 0;
+        if (expired != NULL || queue->shakes != shakes || idle ||
             ((refusal.retry_ns == 0 || refusal.declined) && now_ns >= give_up_ns)) {
             result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
             break;

@@ -115,9 +115,9 @@ struct queue_batching {
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
     /* Borrowed: the worker, whose classes are served; queue_shake() is due after they have changed.
-     * It takes part in the dispatch from its first call of queue_take() to queue_leave() or
-     * QUEUE_CLOSED, and is idle during the call. NULL: a worker without a pace serves all
-     * classes. */
+     * Without any class queue_take() waits for nothing. The worker takes part in the dispatch from
+     * its first call of queue_take() to queue_leave() or QUEUE_CLOSED, and is idle during the call.
+     * NULL: a worker without a pace serves all classes. */
     struct dispatch_worker *worker;
 };
 
@@ -131,9 +131,9 @@ enum queue_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, or queue_shake() was called; QUEUE_TRIAL:
- *         the caller measures the device and calls queue_tried(); QUEUE_CLOSED: the queue is closed
- *         and has no more work for this taker */
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, queue_shake() was called, or the taker has
+ *         no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
+ *         QUEUE_CLOSED: the queue is closed and has no more work for this taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
 

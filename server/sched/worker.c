@@ -105,6 +105,16 @@ static void worker_fail(struct worker *worker, const char *reason)
     disable_and_unlock(worker, DEVICE_FAILED, reason);
 }
 
+/* The device has failed while it ran a batch. After the call no mate takes a request, so that the
+ * requests of the batch may be queued again. */
+static void device_fail(struct worker *worker, const char *reason)
+{
+    for (size_t i = 0; i < worker->mate_count && !worker->info.host_memory; i++) {
+        atomic_store(&worker->mates[i].lost, &worker->mates[i] != worker);
+    }
+    worker_fail(worker, reason);
+}
+
 /* Begin a call of the driver. batch: the requests of a run, which the record owns until call_end();
  * cost_ns: their estimated time. */
 static void call_begin(struct worker *worker, enum worker_call call, struct request *batch,
@@ -342,7 +352,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
         return false;
     }
     if (status == STATUS_DEVICE_ERROR) {
-        worker_fail(worker, err.detail);
+        device_fail(worker, err.detail);
         if (report.inputs_intact) {
             retry_requests(worker, first, err.detail);
         } else {
@@ -471,6 +481,7 @@ static bool open_device(struct worker *worker)
     uint64_t began_ns = clock_now_ns();
     struct request *none = NULL;
     struct error err = ERROR_INIT;
+    atomic_store(&worker->lost, false);
     call_begin(worker, WORKER_CALL_OPEN, NULL, 0, 0);
     enum status status =
         plan->driver->open(worker->number, (enum scan_lookback)plan->parts.config->gpu_lookback,
@@ -512,6 +523,16 @@ static bool open_device(struct worker *worker)
     return true;
 }
 
+/* Mark the device FAILED because a mate has found it out of use. The mate has counted and logged the
+ * failure. */
+static void follow_mate(struct worker *worker)
+{
+    MUST(pthread_mutex_lock(&worker->lock));
+    set_state(worker, DEVICE_FAILED, NULL);
+    MUST(pthread_mutex_unlock(&worker->lock));
+    worker->plan->changed(worker->plan->pool);
+}
+
 /* Run batches until the queue is closed (returns true) or the device fails (returns false). */
 static bool serve_queue(struct worker *worker)
 {
@@ -519,6 +540,10 @@ static bool serve_queue(struct worker *worker)
     for (;;) {
         struct request *first = NULL;
         size_t count = 0;
+        if (atomic_load(&worker->lost)) {
+            follow_mate(worker);
+            return false;
+        }
         enum queue_result result =
             queue_take(plan->parts.queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
         if (result == QUEUE_CLOSED) {

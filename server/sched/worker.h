@@ -1,4 +1,4 @@
-/* One device and the thread that drives it; private to device_pool.c and worker.c.
+/* A queue of one device and the thread that drives it; private to device_pool.c and worker.c.
  *
  *     open, prepare --> READY --> take a batch --> run --> post --+
  *         ^                           ^                           |
@@ -9,6 +9,10 @@
  * current call (enum worker_call). When the deadline passes, worker_watch() removes the requests
  * from the worker and ends them with an error. The worker keeps their memory (the orphans), because
  * the device may still write there, and frees the memory when the call returns.
+ *
+ * A device that transfers has several workers, and their queues share one context: an error that
+ * one worker meets is an error of the device. So that worker tells its mates (`lost`), which take
+ * no more requests and open the device again, too.
  *
  * A small tensor needs no worker if Tally's own driver is in use: worker_scan_here() scans the
  * tensor in the thread that owns its request. */
@@ -58,8 +62,11 @@ struct worker_plan {
 struct worker {
     const struct worker_plan *plan; /* borrowed from the pool */
     size_t number;                  /* number of the device */
-    bool first;          /* first worker of the device: measures it, logs that it is ready */
-    atomic_uint classes; /* classes of the line to serve; written by the pool */
+    bool first;           /* first worker of the device: measures it, logs that it is ready */
+    struct worker *mates; /* borrowed: all workers of the device, this one included */
+    size_t mate_count;    /* at least 1 */
+    atomic_bool lost;     /* a mate has found the device out of use */
+    atomic_uint classes;  /* classes of the line to serve; written by the pool */
     struct dispatch_worker dispatch; /* with `classes` and the record of the device */
     struct queue_batching batching;  /* batching of the plan, with `dispatch` */
     struct scan_device_info info;

@@ -24,7 +24,8 @@ bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], si
 {
     struct error err = ERROR_INIT;
     cl_int code = CL_SUCCESS;
-    if (opencl_open(number, SCAN_LOOKBACK_OFF, &copy->cl, &err) != STATUS_OK) {
+    if (opencl_find(number, SCAN_LOOKBACK_OFF, &copy->cl, &err) != STATUS_OK ||
+        opencl_start(&copy->cl, NULL, &err) != STATUS_OK) {
         (void)fprintf(stderr, "%s\n", err.detail);
         return false;
     }

@@ -4,7 +4,7 @@
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--partition-bytes N] [--apart]
- *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL]
+ *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL] [--phases]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
@@ -15,6 +15,10 @@
  * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
  * scan twice). --variant runs everything by the variant of one kernel (scan_rows, scan_columns,
  * scan_narrow, scan_tiles, scan_generic, gpu_scan) and leaves out what that cannot.
+ * --phases prints how long upload, scan and download take, and how long the service's way takes for
+ * all of it: in slices, whose phases overlap, so that it may take less than their sum. Tensors are in
+ * pinned memory, if the device has some. Without --phases a tensor is transferred whole, and its scan
+ * is one set of launches.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
@@ -42,7 +46,8 @@ struct settings {
     bool cpu_time;
     bool list;
     bool gpu_kernels;
-    bool apart;                /* every case */
+    bool apart; /* every case */
+    bool phases;
     const char *lookback;      /* NULL: on, off or both were not asked for */
     uint64_t sizes[SIZES_MAX]; /* bytes of the input */
     size_t size_count;
@@ -97,6 +102,7 @@ static bool settle_shape(struct settings *s)
 struct bench {
     struct settings settings;
     struct scan_device *device;
+    struct scan_device *service; /* the same, used as the service does; NULL: no --phases */
     struct copy copy;
     struct slab *work;  /* the scan's input, and behind it the output of a scan apart */
     struct slab *fresh; /* what the input is before each scan */
@@ -167,27 +173,6 @@ static enum status run_job(struct bench *b, const struct scan_job *job, double p
     return status;
 }
 
-/* UNSUPPORTED: not even a line of it fits, or the variant of --variant cannot run it. */
-static enum status run_case(struct bench *b, const struct bench_case *c, size_t bytes,
-                            struct result *result)
-{
-    struct error err = ERROR_INIT;
-    struct scan_plan plan;
-    struct scan_desc desc;
-    if (!bench_case_desc(c, bytes, &desc)) {
-        return STATUS_UNSUPPORTED;
-    }
-    if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
-        (void)fprintf(stderr, "%s\n", err.detail);
-        return err.status;
-    }
-    double payload = 2.0 * (double)plan.elements * (double)dtype_info(c->dtype)->bytes;
-    bool apart = c->apart || b->settings.apart || !plan.in_place;
-    struct scan_job job = {.plan = &plan, .slab = b->work, .out_offset = apart ? b->bytes : 0};
-    fill(b, c->dtype);
-    return run_job(b, &job, payload, result);
-}
-
 /* ---- what comes out ---- */
 
 static void print_case(struct bench *b, const struct bench_case *c, size_t bytes,
@@ -216,6 +201,67 @@ static void print_case(struct bench *b, const struct bench_case *c, size_t bytes
     b->any = true;
 }
 
+/* Print the phases of a scan: medians, after one run that compiles and touches pages. */
+static enum status print_phases(struct bench *b, const struct scan_job *job, double payload)
+{
+    static const char *const names[] = {"upload", "scan", "download", "together"};
+    static double ms[ARRAY_COUNT(names)][ROUNDS_MAX];
+    for (int i = -1; i < b->settings.rounds; i++) {
+        struct scan_report report = {0};
+        struct error err = ERROR_INIT;
+        memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
+        const double start = bench_now_s(false);
+        if (scan_device_run(b->service, job, 1, &report, &err) != STATUS_OK) {
+            (void)fprintf(stderr, "%s\n", err.detail);
+            return err.status;
+        }
+        const double all[] = {1e-6 * (double)report.upload_ns, 1e-6 * (double)report.compute_ns,
+                              1e-6 * (double)report.download_ns,
+                              1e3 * (bench_now_s(false) - start)};
+        for (size_t k = 0; k < ARRAY_COUNT(names) && i >= 0; k++) {
+            ms[k][i] = all[k];
+        }
+    }
+    (void)printf("   ");
+    for (size_t k = 0; k < ARRAY_COUNT(names); k++) {
+        /* Transfers move one of the two tensors that the payload counts. */
+        const double bytes = k % 2 == 0 && k < 3 ? payload / 2 : payload;
+        const double took = bench_median(ms[k], b->settings.rounds);
+        (void)printf("%s %s %.3f ms", k > 0 ? "," : "", names[k], took);
+        if (took > 0) {
+            (void)printf(" (%.2f GB/s)", 1e-6 * bytes / took);
+        }
+    }
+    (void)printf("\n");
+    (void)fflush(stdout);
+    return STATUS_OK;
+}
+
+/* UNSUPPORTED: not even a line of it fits, or the variant of --variant cannot run it. */
+static enum status run_case(struct bench *b, const struct bench_case *c, size_t bytes,
+                            struct result *result)
+{
+    struct error err = ERROR_INIT;
+    struct scan_plan plan;
+    struct scan_desc desc;
+    if (!bench_case_desc(c, bytes, &desc)) {
+        return STATUS_UNSUPPORTED;
+    }
+    if (scan_plan_make(&desc, &plan, &err) != STATUS_OK) {
+        (void)fprintf(stderr, "%s\n", err.detail);
+        return err.status;
+    }
+    double payload = 2.0 * (double)plan.elements * (double)dtype_info(c->dtype)->bytes;
+    bool apart = c->apart || b->settings.apart || !plan.in_place;
+    struct scan_job job = {.plan = &plan, .slab = b->work, .out_offset = apart ? b->bytes : 0};
+    fill(b, c->dtype);
+    TRY(run_job(b, &job, payload, result));
+    print_case(b, c, bytes, result);
+    return b->service != NULL ? print_phases(b, &job, payload) : STATUS_OK;
+}
+
+/* ---- the cases ---- */
+
 static bool wanted(const struct settings *s, const struct bench_case *c)
 {
     char text[128];
@@ -234,12 +280,10 @@ static bool run_cases(struct bench *b, size_t bytes)
             continue;
         }
         enum status status = run_case(b, &cases[i], bytes, &r);
-        if (status == STATUS_OK) {
-            print_case(b, &cases[i], bytes, &r);
-            ran = true;
-        } else if (status != STATUS_UNSUPPORTED) {
+        if (status != STATUS_OK && status != STATUS_UNSUPPORTED) {
             return false;
         }
+        ran = ran || status == STATUS_OK;
     }
     return ran || b->settings.size_count > 1;
 }
@@ -269,6 +313,7 @@ static bool parse_flag(const char *name, struct settings *s)
                  : strcmp(name, "--list") == 0        ? &s->list
                  : strcmp(name, "--gpu-kernels") == 0 ? &s->gpu_kernels
                  : strcmp(name, "--apart") == 0       ? &s->apart
+                 : strcmp(name, "--phases") == 0      ? &s->phases
                                                       : NULL;
     if (flag != NULL) {
         *flag = true;
@@ -353,7 +398,8 @@ static bool bench_size(struct bench *b, size_t bytes)
 {
     bool ok = false;
     b->bytes = (bytes + PAGE - 1) / PAGE * PAGE;
-    b->work = slab_create(2 * b->bytes);
+    b->work = slab_create_pinned(2 * b->bytes);
+    b->work = b->work != NULL ? b->work : slab_create(2 * b->bytes);
     b->fresh = slab_create(b->bytes);
     if (b->work == NULL || b->fresh == NULL) {
         (void)fprintf(stderr, "no memory for 3 times %zu bytes\n", b->bytes);
@@ -383,16 +429,25 @@ static bool bench_way(struct bench *b, enum scan_lookback lookback)
     struct scan_aids options = {.gpu_kernels = b->settings.gpu_kernels,
                                 .lookback = lookback,
                                 .variant = b->settings.variant,
-                                .partition_bytes = b->settings.partition_bytes};
-    if (device_aids_open(b->settings.device, &options, &b->device, &err) != STATUS_OK) {
-        (void)fprintf(stderr, "%s\n", err.detail);
-        return false;
+                                .partition_bytes = b->settings.partition_bytes,
+                                .whole = true};
+    const size_t number = b->settings.device;
+    enum status status = device_aids_open(number, &options, &b->device, &err);
+    options.whole = false;
+    if (status == STATUS_OK && b->settings.phases) {
+        status = device_aids_open(number, &options, &b->service, &err);
     }
-    bool ok = true;
+    if (status != STATUS_OK) {
+        (void)fprintf(stderr, "%s\n", err.detail);
+    }
+    bool ok = status == STATUS_OK;
     for (size_t i = 0; i < b->settings.size_count && ok; i++) {
         ok = bench_size(b, b->settings.sizes[i]);
     }
+    scan_device_close(b->service);
     scan_device_close(b->device);
+    b->service = NULL;
+    b->device = NULL;
     return ok;
 }
 
@@ -423,7 +478,7 @@ int main(int argc, char **argv)
                     "[--megabytes N] [--bytes N,N,...] [--rounds N] [--cpu-time] "
                     "[--json FILE] [--list] [--shape N,N,N --axis N [--strides N,N,N] "
                     "[--output-strides N,N,N]] [--partition-bytes N] [--apart] [--gpu-kernels] "
-                    "[--lookback on|off|both] [--variant KERNEL]\n");
+                    "[--lookback on|off|both] [--variant KERNEL] [--phases]\n");
         return 2;
     }
     case_count = bench_cases_make(&b.settings.shape, cases);

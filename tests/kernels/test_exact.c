@@ -124,7 +124,8 @@ static void lab_open(size_t number, enum way way)
     lab.item_lines = way == WAY_ANY ? 1 : way == WAY_TILES ? TILE : STRIP;
     lab.in_place = false;
     lab.cut = false;
-    if (!ktest_check(opencl_open(number, SCAN_LOOKBACK_OFF, &lab.cl, &err) == STATUS_OK,
+    if (!ktest_check(opencl_find(number, SCAN_LOOKBACK_OFF, &lab.cl, &err) == STATUS_OK &&
+                         opencl_start(&lab.cl, NULL, &err) == STATUS_OK,
                      err.detail)) {
         return;
     }

@@ -101,7 +101,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
     bool started = false;
     const bool differs = way->options.transfers || way->options.lookback != SCAN_LOOKBACK_AUTO;
     const uint32_t apart = !way->options.gpu_kernels ? 4 : differs ? 1 : 2;
-    for (uint32_t skip = 0; skip < 100000 && !started; skip += 1 + skip / apart) {
+    for (uint32_t skip = 0; skip < 1000000 && !started; skip += 1 + skip / apart) {
         struct cl_fault fault = {.code = CL_OUT_OF_RESOURCES, .skip = skip, .count = 1};
         struct scan_device *device = NULL;
         struct error err = ERROR_INIT;

@@ -110,8 +110,9 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
     struct opencl device;
     struct error err = ERROR_INIT;
     (void)context;
-    if (!ktest_check(opencl_open(scan_case_compiler_number(), SCAN_LOOKBACK_OFF, &device,
-                                 &err) == STATUS_OK,
+    if (!ktest_check(opencl_find(scan_case_compiler_number(), SCAN_LOOKBACK_OFF, &device,
+                                 &err) == STATUS_OK &&
+                         opencl_start(&device, NULL, &err) == STATUS_OK,
                      err.detail)) {
         return;
     }

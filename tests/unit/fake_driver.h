@@ -56,6 +56,7 @@ static struct {
     uint64_t large_ns[FAKE_DEVICES];       /* and of a longer one */
     atomic_uint measured[FAKE_DEVICES];    /* number of measurements */
     bool built_in;                         /* the first is of Tally's own driver */
+    bool transfers;                        /* the second has memory of its own */
     bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
     atomic_uint out_of_order; /* slices that did not follow the one before them */
     const struct device_driver *driver; /* of fake_server_init(); NULL: fake_driver */
@@ -78,6 +79,7 @@ static inline void fake_reset(size_t count)
     atomic_store(&fake.prepared, 0);
     atomic_store(&fake.described, 0);
     fake.built_in = false;
+    fake.transfers = false;
     fake.every_byte = false;
     atomic_store(&fake.out_of_order, 0);
 }
@@ -100,7 +102,7 @@ static inline enum status fake_list(struct scan_device_info *infos, size_t room,
         infos[i] =
             (struct scan_device_info){.kind = i % 2 == 0 ? SCAN_DEVICE_CPU : SCAN_DEVICE_GPU,
                                       .built_in = fake.built_in && i == 0,
-                                      .host_memory = true};
+                                      .host_memory = !fake.transfers || i != 1};
         (void)snprintf(infos[i].name, sizeof infos[i].name, "Fake \"%zu\"", i);
         (void)snprintf(infos[i].platform, sizeof infos[i].platform, "Fakes");
     }

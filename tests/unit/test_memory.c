@@ -486,6 +486,109 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
     assert_int_equal(sem_destroy(&unmapped), 0);
 }
 
+/* A GPU, and how many slabs it was asked for. */
+static struct {
+    atomic_bool open;
+    atomic_bool refuses;
+    atomic_uint asked;
+    atomic_size_t bytes; /* pinned */
+    struct slab *_Atomic pinned[4];
+} gpu;
+
+bool __wrap_slab_can_pin(void);
+bool __wrap_slab_can_pin(void)
+{
+    return atomic_load(&gpu.open);
+}
+
+size_t __wrap_slab_pinned_bytes(void);
+size_t __wrap_slab_pinned_bytes(void)
+{
+    return atomic_load(&gpu.bytes);
+}
+
+bool __wrap_slab_is_pinned(const struct slab *slab);
+bool __wrap_slab_is_pinned(const struct slab *slab)
+{
+    for (size_t i = 0; i < ARRAY_COUNT(gpu.pinned); i++) {
+        if (atomic_load(&gpu.pinned[i]) == slab) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct slab *__wrap_slab_create_pinned(size_t bytes);
+struct slab *__wrap_slab_create_pinned(size_t bytes)
+{
+    const unsigned number = atomic_load(&gpu.asked);
+    struct slab *slab = atomic_load(&gpu.refuses) ? NULL : slab_create(bytes);
+    if (slab != NULL && number < ARRAY_COUNT(gpu.pinned)) {
+        atomic_store(&gpu.pinned[number], slab);
+        (void)atomic_fetch_add(&gpu.bytes, bytes);
+    }
+    (void)atomic_fetch_add(&gpu.asked, 1);
+    return slab;
+}
+
+/* Await that the GPU was asked so often, and that all slabs together have so many bytes. */
+static void await_asked(struct memory *memory, unsigned asked, uint64_t slab_bytes)
+{
+    const uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
+    while (atomic_load(&gpu.asked) != asked || stats_of(memory).slab_bytes != slab_bytes) {
+        assert_true(clock_now_ns() < until_ns);
+        (void)usleep(100);
+    }
+}
+
+/* Take and give a block of this size. Returns its slab; *held: bytes of all slabs meanwhile. */
+static struct slab *use_block(struct memory *memory, size_t bytes, uint64_t *held)
+{
+    struct memory_block block = {0};
+    assert_int_equal(memory_take(memory, bytes, &block, NULL), STATUS_OK);
+    struct slab *slab = block.slab;
+    *held = stats_of(memory).slab_bytes;
+    memory_give(memory, &block);
+    return slab;
+}
+
+static void with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor(void **state)
+{
+    struct memory *memory = NULL;
+    struct memory_block block = {0};
+    uint64_t held = 0;
+    uint64_t before = 0;
+    (void)state;
+    assert_int_equal(memory_create(&small_options, &memory, NULL), STATUS_OK);
+    atomic_store(&gpu.open, true);
+    assert_false(__wrap_slab_is_pinned(use_block(memory, 5 << 20, &held)));
+    await_asked(memory, 1, held);
+    assert_int_equal(memory_take(memory, 5 << 20, &block, NULL), STATUS_OK);
+    assert_true(__wrap_slab_is_pinned(block.slab));
+    assert_int_equal(stats_of(memory).slab_bytes, held);
+    assert_true(block.touched >= 5 << 20);
+    assert_int_equal(memory_untouch(&block, 0, 5 << 20), 0);
+    memory_give(memory, &block);
+
+    /* Half of the budget of 64 MiB stays as it is. */
+    (void)use_block(memory, 30 << 20, &held);
+    (void)use_block(memory, 9 << 20, &held);
+    await_asked(memory, 2, held);
+    assert_true(__wrap_slab_is_pinned(use_block(memory, 9 << 20, &held)));
+    assert_false(__wrap_slab_is_pinned(use_block(memory, 30 << 20, &held)));
+
+    atomic_store(&gpu.refuses, true);
+    before = held;
+    (void)use_block(memory, 7 << 20, &held);
+    await_asked(memory, 3, before); /* the slab is gone */
+    atomic_store(&gpu.refuses, false);
+    (void)use_block(memory, 7 << 20, &held);
+    memory_destroy(memory);
+    assert_int_equal(atomic_load(&gpu.asked),
+                     3); /* a driver that has refused is not asked again */
+    atomic_store(&gpu.open, false);
+}
+
 /* Letters whose order says where they belong. */
 static void write_text(struct text *text, size_t from, size_t to)
 {
@@ -593,6 +696,7 @@ int main(void)
             the_first_slab_is_there_before_the_first_block_and_stays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(slabs_are_unmapped_by_a_thread_of_their_own, set_up,
                                         tear_down),
+        cmocka_unit_test(with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor),
         cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_can_never_fit_is_told_what_is_kept_for_small_ones,
                                         set_up, tear_down),
