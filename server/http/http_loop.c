@@ -24,6 +24,9 @@
  * libmicrohttpd has work that no event will announce, MHD_get_timeout() returns 0:
  * daemon_has_pending() asks it after every run.
  *
+ * libuv watches only descriptors that are opened at the start. It has a table with an entry for
+ * each number up to the highest that it watches, and aborts the process if the table cannot grow.
+ *
  * Possible failures: a handle, a thread or a descriptor cannot be made at the start. Thread:
  * the loop, and main for start and end. */
 #include "server/http/loop.h"
@@ -36,8 +39,6 @@
 #include "server/sched/queue.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -336,27 +337,8 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
-/* Give the descriptor of the completion list a number above those of connections and daemons.
- * libuv has a table with an entry for each number up to the highest that it watches, and aborts
- * if the table cannot grow; so the table has its final length when the loop starts. */
-static enum status raise_descriptor(struct http_loop *loop, struct error *err)
-{
-    const int low = loop->completion.fd;
-    const int high = fcntl(low, F_DUPFD_CLOEXEC, loop->http->watched_fd);
-    if (high < 0) {
-        return error_set(err, STATUS_INTERNAL,
-                         "no file descriptor is free from number %d on for an HTTP thread: %s; "
-                         "raise the limit (ulimit -n)",
-                         loop->http->watched_fd, strerrordesc_np(errno));
-    }
-    (void)close(low);
-    loop->completion.fd = high;
-    return STATUS_OK;
-}
-
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
-    TRY(raise_descriptor(loop, err));
     loop->events_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->events_fd < 0 || uv_poll_init(&loop->uv, &loop->events, loop->events_fd) != 0 ||
         uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||

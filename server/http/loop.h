@@ -179,7 +179,6 @@ struct http {
     atomic_size_t probes;             /* connections of --probe-listen */
     atomic_uint_fast64_t page_bytes;  /* bytes of unread pages (exchange_limits.c) */
     atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
-    int watched_fd; /* least number of the descriptors that raise_descriptor() makes */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
