@@ -340,7 +340,7 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         memcpy(exchange->request.arrival.id, header->request_id, header->request_id_bytes);
         exchange->request.arrival.id[header->request_id_bytes] = '\0';
     } else {
-        ids_name_request(exchange);
+        (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.arrival.id);
     }
     exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {

@@ -21,7 +21,7 @@ void exchange_begin_trace(struct exchange *exchange)
     bool there = header->traceparent.total > 0;
     /* With two traceparent fields neither is valid. */
     if (header->traceparent.total == 1 &&
-        trace_context_read(header->traceparent.texts[0], ids_draw(loop), &exchange->trace)) {
+        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop), &exchange->trace)) {
         if (states->total == states->count) {
             trace_context_read_state(states->texts, states->count, &exchange->trace);
         }
@@ -30,7 +30,7 @@ void exchange_begin_trace(struct exchange *exchange)
     bool tensor = exchange->route != NULL && exchange->route->kind != ROUTE_PAGE;
     bool sampled = (there || tensor) && tracer_begins(tracer, exchange->request.times.arrived);
     if (there || sampled) {
-        const uint64_t random[] = {ids_draw(loop), ids_draw(loop), ids_draw(loop)};
+        const uint64_t random[] = {loop_draw_id(loop), loop_draw_id(loop), loop_draw_id(loop)};
         trace_context_begin(&exchange->trace, random);
         exchange->trace.flags |= sampled ? TRACE_SAMPLED : 0;
     }

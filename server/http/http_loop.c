@@ -42,6 +42,7 @@
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -374,7 +375,9 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->opened = true;
-    ids_init(loop);
+    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
+        loop->id_seed = clock_now_ns();
+    }
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);

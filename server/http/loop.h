@@ -15,7 +15,6 @@
  *     respond.c            its answer
  *     exchange_report.c    metrics, log and trace of a request
  *     exchange_limits.c    accounting against the limits of its client
- *     ids.c                ids of requests, traces and spans
  *     conn.c               a connection: clock, byte counts, cut
  *     tls_session.c        its TLS session
  *     places.c             its place among --max-connections
@@ -163,7 +162,7 @@ struct http_loop {
     bool was_stopped;     /* the thread was stopped since the last heartbeat */
     unsigned unswept;     /* heartbeats in a row without their sweep because of was_stopped */
     bool refused_files;   /* no descriptor or memory was left for the last connection */
-    uint64_t id_seed;     /* state of ids_draw() */
+    uint64_t id_seed;     /* state of loop_draw_id() */
 };
 
 /* The state that all loops share. */
@@ -199,6 +198,18 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
     return daemon == NULL ? NULL : daemon->conn;
 }
 
+/* Returns an id for a request, a trace or a span: the next number of a sequence whose start is
+ * random (SplitMix64). No number occurs twice on a loop, and a number of another loop or another
+ * process is very unlikely to be the same. An id is no secret. Thread: the loop. */
+static inline uint64_t loop_draw_id(struct http_loop *loop)
+{
+    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t id = loop->id_seed;
+    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return id ^ (id >> 31);
+}
+
 /* True if the service is stopping, so that no other thread would process the request. Sets
  * request.error to DRAINING. Thread: the loop. */
 static inline bool exchange_is_too_late(struct exchange *exchange)
@@ -219,13 +230,6 @@ void loop_join(struct http_loop *loop);
 /* End requests and connections, and free everything that no hung device uses. The thread was
  * joined. Thread: main. */
 void loop_stop(struct http_loop *loop);
-
-/* ids.c: begin the loop's sequence of ids. */
-void ids_init(struct http_loop *loop);
-/* Returns the next number of the loop's sequence, for an id of a request, trace or span. */
-uint64_t ids_draw(struct http_loop *loop);
-/* Give an id to a request that has none. */
-void ids_name_request(struct exchange *exchange);
 
 /* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
 MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err);

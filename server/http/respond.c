@@ -408,7 +408,7 @@ void respond_early(struct exchange *exchange)
     exchange_uncount_request(exchange);
     exchange->close = true;
     if (exchange->request.arrival.id[0] == '\0') { /* the header was not complete */
-        ids_name_request(exchange);
+        (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.arrival.id);
     }
     exchange->http_status = error_code(exchange);
     json_writer_init_fixed(&w, body, sizeof body);
