@@ -10,9 +10,9 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/http/tls.h"
 #include "server/sched/client.h"
 
+#include <gnutls/gnutls.h>
 #include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +124,9 @@ void exchange_enter(struct exchange *exchange, enum request_state state)
 
 bool conn_unread(const struct conn *conn)
 {
-    return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+    /* decrypted bytes that libmicrohttpd has not read count, too */
+    return client_socket_unread(conn->fd) ||
+           (conn->tls != NULL && gnutls_record_check_pending(conn->tls) > 0);
 }
 
 /* If the socket has unread bytes, have close() reset the connection. By itself close() resets
@@ -173,6 +175,26 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes)
         frames++; /* one hexadecimal digit of the chunk's size */
     }
     conn->asked_bytes += bytes + frames;
+}
+
+/* Get the number of decrypted bytes from the client so far; an incomplete record counts with its
+ * encrypted bytes. Each received record has the same overhead. GnuTLS counts the records that it
+ * has decrypted; in TLS 1.2 the client's Finished is the first of them. The count restarts with a
+ * new key, and a padded record has more overhead: in both cases the result here is too large.
+ * Returns false if GnuTLS does not tell the count. */
+static bool tls_received(const struct conn *conn, uint64_t *bytes)
+{
+    unsigned char number[8];
+    uint64_t records = 0;
+    if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof number; i++) {
+        records = records << 8 | number[i];
+    }
+    records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
+    *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
+    return true;
 }
 
 /* Get the number of bytes received so far; over TLS, of decrypted bytes. Returns false if the

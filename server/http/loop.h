@@ -16,7 +16,6 @@
  *     exchange_report.c    metrics, log and trace of a request
  *     exchange_limits.c    accounting against the limits of its client
  *     conn.c               a connection: clock, byte counts, cut
- *     tls_session.c        its TLS session
  *     places.c             its place among --max-connections
  *     http_daemons.c       its daemon: which one runs next
  *     client_socket.c      its socket

@@ -13,12 +13,12 @@
 #include "server/base/config.h"
 #include "server/http/cors.h"
 #include "server/http/loop.h"
-#include "server/http/tls.h"
 #include "server/job/infer.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
 
 #include <assert.h>
+#include <gnutls/gnutls.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -426,9 +426,13 @@ void respond_early(struct exchange *exchange)
     /* The socket has room for the answer, because nothing of this exchange was sent before.
      * Otherwise the client has stopped reading, and would not read this answer either. */
     size_t bytes = (size_t)head + body_bytes;
-    ssize_t sent = exchange->conn->tls != NULL
-                       ? tls_send_last(exchange->conn, text, bytes)
-                       : send(exchange->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = 0;
+    if (exchange->conn->tls != NULL) { /* libmicrohttpd does not write at the same time */
+        sent = gnutls_record_send(exchange->conn->tls, text, bytes);
+        (void)gnutls_bye(exchange->conn->tls, GNUTLS_SHUT_WR);
+    } else {
+        sent = send(exchange->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     if (sent == (ssize_t)bytes) {
         exchange->conn->answer_bytes = body_bytes;
     }
