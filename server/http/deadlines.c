@@ -34,7 +34,7 @@
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 
 enum {
     GRACE_S = 10,     /* age of a body from which its rate is checked */
@@ -42,7 +42,6 @@ enum {
     LINGER_S = 10,    /* time in which the client of a refused request may send more */
     QUIET_MS = 400,   /* time for which a drain waits for a request on an idle connection */
     YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that left */
-    POLL_BATCH = 128, /* connections in one poll() */
     STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
@@ -476,11 +475,12 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that have left ---- */
 
-/* The client has closed its side, or the connection was reset (`reset`). libmicrohttpd 0.9.75
- * can miss that, and does not notice it while the daemon does not run. */
-static void client_hung_up(struct conn *conn, bool reset)
+/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss that,
+ * and does not notice it while the daemon does not run. */
+static void client_hung_up(struct conn *conn)
 {
     struct exchange *exchange = conn->exchange;
+    const bool reset = (conn->hangups & (EPOLLHUP | EPOLLERR)) != 0;
     if (state_of(conn) == REQUEST_ANSWERING) {
         return; /* the client may still read */
     }
@@ -508,42 +508,19 @@ static void client_hung_up(struct conn *conn, bool reset)
     }
 }
 
-static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
-{
-    if (count == 0 || poll(fds, count, 0) <= 0) {
-        return;
-    }
-    for (nfds_t i = 0; i < count; i++) {
-        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-            client_hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
-        }
-    }
-}
-
 void deadline_sweep(struct http_loop *loop)
 {
     uint64_t now_ns = clock_now_ns();
     relieve_memory(loop, now_ns);
     relieve_places(loop, now_ns);
-    struct conn *conns[POLL_BATCH];
-    struct pollfd fds[POLL_BATCH];
-    nfds_t count = 0;
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
          conn = loop_next_conn(loop, conn)) {
-        if (conn->cut) {
-            continue;
+        if (!conn->cut) {
+            check_conn(conn, now_ns);
         }
-        check_conn(conn, now_ns);
-        if (conn->cut || state_of(conn) == REQUEST_ANSWERING ||
-            clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
-            continue;
-        }
-        conns[count] = conn;
-        fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
-        if (count == POLL_BATCH) {
-            look_for_hangups(conns, fds, count);
-            count = 0;
+        if (!conn->cut && conn->hangups != 0 &&
+            clock_span_ns(conn->since_ns, now_ns) >= YOUNG_MS * NS_PER_MS) {
+            client_hung_up(conn);
         }
     }
-    look_for_hangups(conns, fds, count);
 }

@@ -58,6 +58,7 @@ struct conn {
     } progress[2];           /* [0]: up to two seconds old; [1]: two seconds older */
     uint64_t seen_bytes;     /* bytes of the body at the last heartbeat */
     uint64_t moved_ns;       /* time at which the socket last became readable or writable */
+    uint32_t hangups;        /* EPOLLRDHUP, EPOLLHUP, EPOLLERR: those that epoll has reported */
     uint64_t body_at_hangup; /* bytes of the body when the client was seen to have closed */
     int stuck_sweeps;        /* heartbeats with unread bytes and a run, but without progress */
     uint64_t stuck_runs;     /* runs of the daemon at the last of these heartbeats */

@@ -156,6 +156,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
         struct http_daemon *daemon = ready[i].data.ptr;
         if (daemon->conn != NULL) {
             daemon->conn->moved_ns = now_ns;
+            daemon->conn->hangups |= ready[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
         }
         http_daemon_wake(daemon);
     }
