@@ -10,7 +10,6 @@
 #include "server/job/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
-#include "server/sched/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -204,12 +203,6 @@ static enum status prepare_elements(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-enum status infer_explain(struct request *request, enum status status)
-{
-    return status == STATUS_CLIENT_GONE && work_given_up(request) ? request->error.status
-                                                                  : status;
-}
-
 /* Find the scans of the segments, and gather the short ones. The reservation was an upper bound;
  * the excess is released. */
 static enum status prepare_segments(struct request *request, struct error *err)
@@ -234,9 +227,9 @@ enum status infer_decode_body(struct request *request)
         return STATUS_OK;
     }
     request->arrival.codec_request.parallel = request->parallel;
-    enum status status = infer_decode(request, &request->error);
+    const enum status status = infer_decode(request, &request->error);
     request->arrival.codec_request.parallel = NULL;
-    return infer_explain(request, status);
+    return status;
 }
 
 /* Turn a decoded body into a tensor that a device can scan. */
@@ -305,7 +298,7 @@ enum status infer_complete(struct request *request)
 {
     const enum status status = complete_input(request, &request->error);
     free_carry(request);
-    return infer_explain(request, status);
+    return status;
 }
 
 uint64_t infer_bytes_to_move(const struct request *request)
