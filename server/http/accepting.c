@@ -163,40 +163,31 @@ void accepting_resume(struct http_loop *loop)
  * record. */
 static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
 {
-    struct accepted *accepted = &loop->accepted;
-    accepted->peer = address_of(&newcomer->peer);
-    accepted->client = newcomer->client;
-    accepted->tls = newcomer->tls;
-    accepted->probe = newcomer->probe;
-    newcomer->client = NULL;
     struct error ignored = ERROR_INIT;
     struct http_daemon *daemon = NULL;
-    if (http_daemon_ensure(loop, accepted->tls, &ignored) == STATUS_OK) {
-        daemon = http_daemons_acquire(loop, accepted->probe ? NULL : accepted->client);
-    }
-    if (daemon == NULL) {
-        (void)close(newcomer->fd);
-    } else {
+    loop->accepted = newcomer;
+    if (http_daemon_ensure(loop, newcomer->tls, &ignored) == STATUS_OK) {
+        daemon = http_daemons_acquire(loop, newcomer->probe ? NULL : newcomer->client);
         http_daemon_wake(daemon); /* the client may have sent a request already */
         (void)MHD_add_connection(daemon->mhd, newcomer->fd,
                                  (const struct sockaddr *)&newcomer->peer,
                                  newcomer->peer_bytes);
+    } else {
+        (void)close(newcomer->fd);
     }
-    free_newcomer(newcomer);
-    if (accepted->client != NULL) { /* no record was made: the connection is closed */
-        if (accepted->probe) {
+    if (newcomer->client != NULL) { /* no record was made: the connection is closed */
+        if (newcomer->probe) {
             (void)atomic_fetch_sub(&loop->http->probes, 1);
         } else {
-            places_give_back(&loop->http->places, accepted->client);
+            places_give_back(&loop->http->places, newcomer->client);
         }
-        client_release(accepted->client);
-        accepted->client = NULL;
         if (daemon != NULL) {
             http_daemon_release(daemon);
         }
         (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
         loop->conn_ended = true;
     }
+    free_newcomer(newcomer);
     if (loop->conn_ended) {
         accepting_resume(loop);
     }

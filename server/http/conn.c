@@ -28,7 +28,7 @@ enum {
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
 {
     struct http_loop *loop = daemon->loop;
-    struct accepted *accepted = &loop->accepted;
+    struct newcomer *accepted = loop->accepted;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct conn *conn =
@@ -46,7 +46,7 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
     conn->fd = info->connect_fd;
     conn->loop = loop;
     conn->daemon = daemon;
-    conn->peer = accepted->peer;
+    conn->peer = address_of(&accepted->peer);
     conn->local = address_is_local(&conn->peer);
     conn->client = accepted->client;
     accepted->client = NULL;

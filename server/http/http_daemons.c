@@ -94,7 +94,7 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client)
 {
-    struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
+    struct daemon_queue *unused = &loop->unused[loop->accepted->tls];
     struct http_daemon *daemon = TAILQ_FIRST(unused);
     assert(daemon != NULL);
     const bool first =

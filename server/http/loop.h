@@ -107,14 +107,6 @@ struct listener {
     bool probe;     /* a socket of --probe-listen */
 };
 
-/* The connection that is about to be handed to libmicrohttpd. */
-struct accepted {
-    struct address peer;
-    struct client *client; /* held; NULL: the reference belongs to the connection's record */
-    bool tls;
-    bool probe;
-};
-
 struct http_loop {
     bool opened; /* the libuv loop and the completion list are initialized */
     struct http *http;
@@ -132,7 +124,7 @@ struct http_loop {
     struct completion completion;
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
-    struct accepted accepted;
+    struct newcomer *accepted; /* about to be handed to libmicrohttpd */
     _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop has to open */
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */

@@ -51,7 +51,7 @@ enum {
 struct newcomer {
     struct newcomer *next;      /* in http_loop.handed of the loop that will serve it */
     TAILQ_ENTRY(newcomer) link; /* in places.line */
-    struct client *client;      /* held */
+    struct client *client; /* held; NULL: the reference belongs to the connection's record */
     struct sockaddr_storage peer;
     socklen_t peer_bytes;
     int fd; /* owned */
