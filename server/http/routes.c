@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+EMBED(openapi_text, "build/openapi/openapi.json"); /* written by proto/openapi/make_openapi.c */
+
 /* clang-format off */
 #define CUMSUM(pattern, counted_as, totals) \
     {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, totals, false, 0, NULL},
