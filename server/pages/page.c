@@ -1,5 +1,5 @@
-/* The pages of readiness, devices and links, the console, which the build embeds as a file, and functions
- * for pages with a constant text. Failure: none. */
+/* The pages of readiness, devices and links, the console, which the build embeds as a file, and
+ * functions for pages with a constant text. Failure: none. */
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"
