@@ -29,21 +29,18 @@ struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *conn
 {
     struct http_loop *loop = daemon->loop;
     struct newcomer *accepted = loop->accepted;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct conn *conn =
-        info == NULL || accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
+    struct conn *conn = calloc(1, sizeof *conn);
     if (conn == NULL) {
         return NULL;
     }
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = daemon};
-    if (epoll_ctl(loop->events_fd, EPOLL_CTL_ADD, info->connect_fd, &event) != 0) {
+    if (epoll_ctl(loop->events_fd, EPOLL_CTL_ADD, accepted->fd, &event) != 0) {
         free(conn);
         return NULL;
     }
     conn->connection = connection;
-    conn->fd = info->connect_fd;
+    conn->fd = accepted->fd;
     conn->loop = loop;
     conn->daemon = daemon;
     conn->peer = address_of(&accepted->peer);
@@ -94,20 +91,17 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-/* Publish the activity for places.c, which threads of other loops call, too. */
-static void note_activity(struct conn *conn)
-{
-    const struct exchange *exchange = conn->exchange;
-    const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
-    const uint64_t value = busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns;
-    atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
-}
-
 void conn_restart_clock(struct conn *conn)
 {
     const struct http_loop *loop = conn->loop;
+    const struct exchange *exchange = conn->exchange;
+    const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
     conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
-    note_activity(conn);
+    /* for places.c, which threads of other loops call, too */
+    atomic_store_explicit(
+        &conn->activity,
+        busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns,
+        memory_order_relaxed);
     conn->answer_given = 0;
     memset(conn->progress, 0, sizeof conn->progress);
     conn->seen_bytes = 0;

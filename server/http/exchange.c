@@ -48,17 +48,6 @@ enum {
 
 /* ---- records, kept between requests ---- */
 
-static struct exchange *pop_record(struct http_loop *loop)
-{
-    struct exchange *exchange = loop->free_exchanges;
-    if (exchange == NULL) {
-        return calloc(1, sizeof *exchange);
-    }
-    loop->free_exchanges = exchange->next_free;
-    loop->free_count--;
-    return exchange;
-}
-
 static void reset_record(struct exchange *exchange)
 {
     const size_t first = offsetof(struct exchange, magic);
@@ -95,7 +84,13 @@ static bool copy_target(struct exchange *exchange, const char *target)
 struct exchange *exchange_begin(struct conn *conn, const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *exchange = pop_record(loop);
+    struct exchange *exchange = loop->free_exchanges;
+    if (exchange == NULL) {
+        exchange = calloc(1, sizeof *exchange);
+    } else {
+        loop->free_exchanges = exchange->next_free;
+        loop->free_count--;
+    }
     if (exchange == NULL || !copy_target(exchange, target)) {
         exchange_free(exchange);
         return NULL;
@@ -116,15 +111,6 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.line.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
-}
-
-static void forget_long_target(struct exchange *exchange)
-{
-    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
-        free(exchange->target);
-        exchange->target = NULL;
-        exchange->target_capacity = 0;
-    }
 }
 
 void exchange_free(struct exchange *exchange)
@@ -364,7 +350,11 @@ static void end_exchange(struct exchange *exchange)
         shm_release_all(request->memory.shm);
     }
     free(exchange->kept);
-    forget_long_target(exchange);
+    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
+        free(exchange->target);
+        exchange->target = NULL;
+        exchange->target_capacity = 0;
+    }
     release_memory(exchange);
     exchange_uncount(exchange);
     exchange->conn->exchange = NULL;

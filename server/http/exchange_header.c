@@ -193,15 +193,6 @@ static enum status refuse_media(const struct exchange *exchange, struct error *e
             : " and application/octet-stream");
 }
 
-static enum status choose_model(struct exchange *exchange, struct error *err)
-{
-    const struct model *model = NULL;
-    TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
-    exchange->request.arrival.codec_request.model = exchange->segments[0];
-    exchange->request.arrival.model = (int)model_index(model);
-    return STATUS_OK;
-}
-
 static enum status choose_codec(struct exchange *exchange, struct error *err)
 {
     struct request *request = &exchange->request;
@@ -221,7 +212,13 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
             return refuse_media(exchange, err);
         }
         request->arrival.codec = exchange->route->codec;
-        return exchange->segments[0] == NULL ? STATUS_OK : choose_model(exchange, err);
+        if (exchange->segments[0] != NULL) {
+            const struct model *model = NULL;
+            TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
+            request->arrival.codec_request.model = exchange->segments[0];
+            request->arrival.model = (int)model_index(model);
+        }
+        return STATUS_OK;
     }
     if (media == HEADER_MEDIA_OTHER) {
         return refuse_media(exchange, err);

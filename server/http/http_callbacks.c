@@ -52,16 +52,6 @@ static void on_mhd_log(void *cls, const char *format, va_list args)
     }
 }
 
-/* End a connection without a record: libmicrohttpd closes it in the daemon's next run. */
-static void shut_down(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL) {
-        (void)shutdown(info->connect_fd, SHUT_RDWR);
-    }
-}
-
 /* libmicrohttpd is about to close the connection. */
 static void end_connection(struct conn *conn)
 {
@@ -82,8 +72,8 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
     struct http_daemon *daemon = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct conn *conn = conn_create(daemon, connection);
-        if (conn == NULL) {
-            shut_down(connection);
+        if (conn == NULL) { /* libmicrohttpd closes the connection in the daemon's next run */
+            (void)shutdown(daemon->loop->accepted->fd, SHUT_RDWR);
         } else if (daemon->tls) {
             tls_begin(conn);
         }

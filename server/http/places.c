@@ -82,13 +82,6 @@ static void free_place(struct places *places, struct client *client)
 
 /* ---- the line; thread: a holder of the lock ---- */
 
-static void enter_line(struct places *places, struct newcomer *newcomer)
-{
-    TAILQ_INSERT_TAIL(&places->line, newcomer, link);
-    places->line_count++;
-    newcomer->client->waiting++;
-}
-
 static void leave_line(struct places *places, struct newcomer *newcomer)
 {
     TAILQ_REMOVE(&places->line, newcomer, link);
@@ -279,7 +272,9 @@ static enum places_answer place_or_queue(struct places *places, struct newcomer 
         claim_place(places, client);
         return PLACES_TAKEN;
     }
-    enter_line(places, newcomer);
+    TAILQ_INSERT_TAIL(&places->line, newcomer, link);
+    places->line_count++;
+    client->waiting++;
     return PLACES_WAITS;
 }
 

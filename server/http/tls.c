@@ -73,13 +73,6 @@ static void discard_rest(const struct conn *conn)
     (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
 }
 
-/* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
- * a handshake, so no client that speaks TLS gets an answer in plain text. */
-static bool begins_plain_http(const char *bytes)
-{
-    return bytes[0] >= 'A' && bytes[0] <= 'Z';
-}
-
 /* Refuse a client that speaks plain HTTP, in plain HTTP. The caller ends the connection. */
 static void answer_plain_http(struct conn *conn)
 {
@@ -103,8 +96,11 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     conn->pulled_bytes += conn->handshaking ? 0 : (uint64_t)count;
     conn->daemon->handshake_moved = true;
     const bool first = !conn->heard;
+    const char byte = *(const char *)bytes;
     conn->heard = true;
-    if (first && begins_plain_http(bytes)) {
+    /* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
+     * a handshake, so no client that speaks TLS gets an answer in plain text. */
+    if (first && byte >= 'A' && byte <= 'Z') {
         answer_plain_http(conn);
         errno = ECONNRESET;
         return -1;

@@ -31,15 +31,6 @@ static const char *dialect_field(const struct request *request, const char *fiel
     return name != NULL ? name : field;
 }
 
-/* Plan the scan with a packed output: codec->encode() applies the output strides, which have been
- * checked. */
-static enum status plan_packed(struct request *request, struct error *err)
-{
-    struct scan_desc packed = request->scan.call.desc;
-    packed.has_output_strides = false;
-    return scan_plan_make(&packed, &request->scan.plan, err);
-}
-
 /* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No
  * scan writes that element: the plan covers the other elements of an output in its own buffer. A
  * plan of the whole output is made first, because it finds errors of the output's description. */
@@ -81,7 +72,14 @@ static enum status plan_whole(struct request *request, struct error *err)
         return plan_beside_initial(request, err);
     }
     TRY(scan_plan_make(&request->scan.call.desc, &request->scan.plan, err));
-    return request->scan.call.packs_output ? plan_packed(request, err) : STATUS_OK;
+    if (!request->scan.call.packs_output) {
+        return STATUS_OK;
+    }
+    /* The scan has a packed output: codec->encode() applies the output strides, which have been
+     * checked. */
+    struct scan_desc packed = request->scan.call.desc;
+    packed.has_output_strides = false;
+    return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
 static enum status plan_scan(struct request *request, struct error *err)

@@ -68,15 +68,11 @@ static uint64_t runs_most(const struct scan_desc *desc, const struct scan_plan *
     return smaller_of(desc->segments, plan->axis.size * chunk / SEGMENTS_GATHER);
 }
 
-static size_t launch_most(const struct scan_desc *desc)
-{
-    return (size_t)smaller_of(desc->segments, SEGMENTS_LAUNCH);
-}
-
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan)
 {
     return sizeof(struct segments) + runs_most(desc, plan) * sizeof(struct segment_run) +
-           launch_most(desc) * (sizeof(struct scan_job) + sizeof(struct scan_plan));
+           smaller_of(desc->segments, SEGMENTS_LAUNCH) *
+               (sizeof(struct scan_job) + sizeof(struct scan_plan));
 }
 
 /* Returns the least cells along the axis of a long run in a tensor without an initial value. */
