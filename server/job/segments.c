@@ -42,8 +42,7 @@ struct segments {
     uint64_t gathered;            /* number of gathered elements, padding included */
     struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
     size_t run_count;
-    size_t classes_done;       /* number of classes that segments_next() has returned */
-    size_t runs_done;          /* number of runs that it has returned */
+    size_t scans_done; /* scans that segments_next() has returned: classes by length, then runs */
     struct scan_job *jobs;     /* owned: scans of a round */
     struct scan_plan *plans;   /* owned: plans of these scans */
     size_t room;               /* entries of `jobs` and of `plans` */
@@ -554,36 +553,31 @@ static struct scan_job make_job(const struct segments *segments, const struct se
 
 bool segments_done(const struct segments *segments)
 {
-    return segments->classes_done == SEGMENTS_GATHER &&
-           segments->runs_done == segments->run_count;
+    return segments->scans_done == SEGMENTS_GATHER + segments->run_count;
 }
 
-/* Get the next scan, with its plan. Returns false after the last. */
-static bool next_job(const struct segments *segments, const struct segments_place *place,
-                     struct scan_plan *plan, struct scan_job *job)
-{
-    if (segments_done(segments)) {
-        return false;
-    }
-    if (segments->classes_done == SEGMENTS_GATHER) {
-        *job = make_job(segments, &segments->runs[segments->runs_done],
-                        segments->call->desc.has_initial, place, plan);
-        return true;
-    }
-    const struct segment_matrix *class = &segments->classes[segments->classes_done];
-    const struct segment_run run = {
-        .count = class->count, .length = segments->classes_done, .gathered = class->at};
-    *job = make_job(segments, &run, true, place, plan);
-    return true;
-}
-
-/* Skip classes without segments. */
+/* Classes without segments need no scan. */
 static void skip_classes(struct segments *segments)
 {
-    while (segments->classes_done < SEGMENTS_GATHER &&
-           segments->classes[segments->classes_done].count == 0) {
-        segments->classes_done++;
+    while (segments->scans_done < SEGMENTS_GATHER &&
+           segments->classes[segments->scans_done].count == 0) {
+        segments->scans_done++;
     }
+}
+
+/* Returns the next scan, with its plan. */
+static struct scan_job next_job(const struct segments *segments,
+                                const struct segments_place *place, struct scan_plan *plan)
+{
+    const size_t next = segments->scans_done;
+    if (next >= SEGMENTS_GATHER) {
+        return make_job(segments, &segments->runs[next - SEGMENTS_GATHER],
+                        segments->call->desc.has_initial, place, plan);
+    }
+    const struct segment_matrix *class = &segments->classes[next];
+    const struct segment_run run = {
+        .count = class->count, .length = next, .gathered = class->at};
+    return make_job(segments, &run, true, place, plan);
 }
 
 size_t segments_next(struct segments *segments, const struct segments_place *place,
@@ -591,21 +585,16 @@ size_t segments_next(struct segments *segments, const struct segments_place *pla
 {
     size_t count = 0;
     uint64_t sum = 0;
-    skip_classes(segments);
-    while (count < segments->room &&
-           next_job(segments, place, &segments->plans[count], &segments->jobs[count])) {
+    for (skip_classes(segments); count < segments->room && !segments_done(segments);
+         skip_classes(segments)) {
+        segments->jobs[count] = next_job(segments, place, &segments->plans[count]);
         const uint64_t more = segments->plans[count].elements;
         if (count > 0 && (more > most || sum > most - more)) {
             break; /* the scan is the first of the next round */
         }
         sum += more;
         count++;
-        if (segments->classes_done < SEGMENTS_GATHER) {
-            segments->classes_done++;
-            skip_classes(segments);
-        } else {
-            segments->runs_done++;
-        }
+        segments->scans_done++;
     }
     *jobs = segments->jobs;
     *elements = sum;
