@@ -126,11 +126,10 @@ static void hand_over(struct http_loop *to, struct newcomer *newcomer)
     completion_wake(&to->completion);
 }
 
-/* Hand over the newcomers that get a place. After the thread was stopped, no connection is
- * evicted: connections that look idle may have sent a request meanwhile. */
+/* Hand over the newcomers that get a place. */
 static void hand_over_waiting(struct http_loop *loop)
 {
-    const bool may_evict = !is_draining(loop) && !loop->was_stopped;
+    const bool may_evict = !is_draining(loop);
     const uint64_t now_ns = clock_now_ns();
     while (!atomic_load(&loop->http->stopping)) {
         struct http_loop *wake = NULL;

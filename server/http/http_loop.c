@@ -49,7 +49,7 @@ enum {
     TURN_US = 150,       /* time in a turn after which no further run of a daemon begins */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
-    STOPPED_MS = 1000,   /* time between turns that means SIGSTOP, or a paused container */
+    STOPPED_MS = 1000,   /* time between heartbeats that means SIGSTOP, or a paused container */
     MOST_UNSWEPT = 4,    /* most heartbeats in a row without their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
@@ -233,27 +233,9 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps none is ready; the next turn finds out */
 }
 
-/* Returns the time, and notices that the process was stopped. Then all deadlines of clients
- * seem to have passed, and bytes that clients sent meanwhile are unread: the next sweep is
- * skipped, so that runs read these bytes first. */
-static uint64_t notice_stop(struct http_loop *loop)
-{
-    const uint64_t now_ns = clock_now_ns();
-    if (clock_span_ns(loop->awake_ns, now_ns) > STOPPED_MS * NS_PER_MS) {
-        for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
-             conn = loop_next_conn(loop, conn)) {
-            conn->moved_ns = now_ns;
-        }
-        loop->was_stopped = true;
-    }
-    loop->awake_ns = now_ns;
-    return now_ns;
-}
-
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
-    (void)notice_stop(loop);
     const bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
     if (pending) {
@@ -285,22 +267,27 @@ static void follow_orders(struct http_loop *loop)
 static void on_heartbeat(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
-    const uint64_t now_ns = notice_stop(loop);
+    const uint64_t now_ns = clock_now_ns();
+    const bool was_stopped = clock_span_ns(loop->beat_ns, now_ns) > STOPPED_MS * NS_PER_MS;
+    loop->beat_ns = now_ns;
+    for (struct conn *conn = loop_next_conn(loop, NULL); was_stopped && conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
+        conn->moved_ns = now_ns;
+    }
     follow_orders(loop);
     /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
-    bool due = loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS;
-    if (due) {
+    if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
-        /* A thread that hardly ever has a processor looks stopped at every heartbeat. The
-         * deadlines of its clients are checked, too, so the number of skipped sweeps is
-         * limited. */
-        if (loop->was_stopped && loop->unswept < MOST_UNSWEPT) {
+        /* After a stop all deadlines of clients seem to have passed, and bytes that clients sent
+         * meanwhile are unread: this sweep is skipped, so that runs read these bytes first. A
+         * thread that hardly ever has a processor looks stopped at every heartbeat. The deadlines
+         * of its clients are checked, too, so the number of skipped sweeps is limited. */
+        if (was_stopped && loop->unswept < MOST_UNSWEPT) {
             loop->unswept++;
         } else {
             loop->unswept = 0;
             deadline_sweep(loop);
         }
-        loop->was_stopped = false;
         accepting_resume(loop);
     }
     http_daemons_trim(loop);
