@@ -8,7 +8,6 @@
  *     deadlines.c          time limits of clients, at every heartbeat
  *     accepting.c          new connections
  *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
- *     unreadable.c         refusals of malformed requests
  *     exchange_header.c    a request: its header ...
  *     tls.c                (handshakes and certificates)
  *     exchange.c           ... its body and its end
@@ -260,10 +259,6 @@ void http_daemon_begin_run(struct http_daemon *daemon);
 struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* Charge the daemon's crowd and line with a run of `ns` wall-clock time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
-
-/* unreadable.c: libmicrohttpd is about to refuse a request of the daemon's connection with this
- * page of HTML; refuse it in JSON instead. */
-void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page);
 
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,
