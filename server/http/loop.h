@@ -46,12 +46,13 @@ struct http_daemon {
     bool tls;                      /* the daemon speaks HTTPS, else HTTP */
     size_t buffer_bytes;           /* size of the connection's buffer */
     struct conn *conn;             /* NULL: none yet, or the connection has ended */
-    struct crowd *crowd;           /* crowd of the connection; NULL: the daemon is unused */
+    /* Crowd of the connection; that of first connections while the daemon is unused, and perhaps
+     * needs one more run, in which libmicrohttpd frees the last connection. */
+    struct crowd *crowd;
     TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
-    TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused while crowd is NULL */
+    TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused between two connections */
     TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
-    struct ready_line *line; /* the line in which the daemon waits, or waited last, ... */
-    struct crowd *queued_by; /* ... and its crowd */
+    struct ready_line *line; /* the line in which the daemon waits, or waited last */
     bool ready;              /* the daemon waits for a run */
     bool fresh;              /* the connection was accepted since the last run */
     bool returned; /* the completion list has returned the request; the next run continues it */
@@ -232,7 +233,7 @@ void http_daemons_deinit(struct http_loop *loop);
 /* Add a started daemon, which the loop owns from then on, to the unused ones. */
 void http_daemons_add(struct http_daemon *daemon);
 /* Returns an unused daemon for the connection in loop->accepted, until http_daemon_release().
- * http_daemon_ensure() has ensured that there is one. client: the client of the connection;
+ * http_daemon_ensure() has ensured that there is one; the caller wakes the daemon. client: the client of the connection;
  * NULL: the connection belongs to the crowd of first connections. */
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client);
 void http_daemon_release(struct http_daemon *daemon);
