@@ -60,14 +60,12 @@ static void reset_record(struct exchange *exchange)
     exchange->token_name[0] = '\0';
 }
 
+/* Copy the target twice: the header's check parses one copy in place. */
 static bool copy_target(struct exchange *exchange, const char *target)
 {
-    const size_t whole = strlen(target) + 1;
-    size_t path = 0;
-    const char *asked = target_path(target, &path);
-    const size_t bytes = whole + path + 1;
-    if (exchange->target == NULL || bytes > exchange->target_capacity) {
-        const size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+    const size_t bytes = strlen(target) + 1;
+    if (exchange->target == NULL || 2 * bytes > exchange->target_capacity) {
+        const size_t capacity = larger_of(2 * bytes, FIRST_TARGET_BYTES);
         char *grown = realloc(exchange->target, capacity);
         if (grown == NULL) {
             return false;
@@ -75,9 +73,8 @@ static bool copy_target(struct exchange *exchange, const char *target)
         exchange->target = grown;
         exchange->target_capacity = capacity;
     }
-    memcpy(exchange->target, target, whole);
-    memcpy(exchange->target + whole, asked, path);
-    exchange->target[whole + path] = '\0';
+    memcpy(exchange->target, target, bytes);
+    memcpy(exchange->target + bytes, target, bytes);
     return true;
 }
 
@@ -96,7 +93,7 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
         return NULL;
     }
     reset_record(exchange);
-    exchange->raw_path = exchange->target + strlen(exchange->target) + 1;
+    exchange->raw_target = exchange->target + strlen(exchange->target) + 1;
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;

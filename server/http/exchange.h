@@ -103,7 +103,7 @@ struct exchange {
     char *kept; /* owned: bytes of the body not stored before it was PAUSED; NULL: none */
     size_t kept_bytes;
 
-    const char *raw_path;                /* the path as it arrived; in `target` */
+    char *raw_target;                    /* the request target as it arrived; in `target` */
     const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path; in `target` */
 
     const char
@@ -127,7 +127,7 @@ struct exchange {
     struct trace_context trace;
     char token_name[TOKEN_NAME_BYTES]; /* name of the request's token; "": none, or unknown */
     /* Owned, and kept for the next request: the request target, parsed in place, followed by
-     * the path as it arrived. */
+     * the request target as it arrived. */
     char *target;
     size_t target_capacity;
 };

@@ -116,7 +116,7 @@ void exchange_report(struct exchange *exchange)
         .probe = probe,
         .id = request->arrival.id,
         .method = exchange->method,
-        .path = exchange->raw_path,
+        .path = target_path(exchange->raw_target),
         .client = client,
         .address = &exchange->address,
         .token = exchange->token_name,

@@ -254,10 +254,10 @@ static size_t authority_bytes(const char *text)
     return scheme == 0 ? 0 : scheme + strcspn(text + scheme, "/?");
 }
 
-const char *target_path(const char *text, size_t *bytes)
+const char *target_path(char *text)
 {
-    const char *path = text + authority_bytes(text);
-    *bytes = strcspn(path, "?");
+    char *path = text + authority_bytes(text);
+    path[strcspn(path, "?")] = '\0';
     return path;
 }
 
