@@ -210,12 +210,10 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 /* Process the kept bytes; due before later bytes. Returns the step of exchange_data(). */
 enum exchange_step exchange_feed_kept(struct exchange *exchange);
 
-/* exchange_report.c: continue the caller's trace, or begin one. Without a traceparent, only a
+/* Continue the caller's trace, or begin one. Without a traceparent, only a
  * tensor begins a trace, within --otlp-rate. The header is complete, and the route, if any, is
  * known. */
 void exchange_begin_trace(struct exchange *exchange);
-/* exchange_report.c: report the end of the exchange to metrics, log and tracer. */
-void exchange_report(struct exchange *exchange);
 
 /* The loop owns the request again, and the request is complete: run the daemon, which sends the
  * answer. */

@@ -10,9 +10,8 @@
  *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
  *     exchange_header.c    a request: its header ...
  *     tls.c                (handshakes and certificates)
- *     exchange.c           ... its body and its end
+ *     exchange.c           ... its body, its end, and what is reported of it
  *     respond.c            its answer
- *     exchange_report.c    metrics, log and trace of a request
  *     exchange_limits.c    accounting against the limits of its client
  *     conn.c               a connection: clock, byte counts, cut
  *     places.c             its place among --max-connections
