@@ -409,14 +409,13 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     struct log_line line;
     log_line_begin(&line, log->options.json, level, message);
     log_line_end(&line);
-    MUST(pthread_mutex_lock(&log->lock));
+    HOLD_LOCK(&log->lock);
     if (level < LOG_DEBUG) {
         submit_line(log, &line);
     } else if (admit_line(log, NULL)) {
         log_shares_charge(&log->shares, NULL, line.used);
         submit_line(log, &line);
     }
-    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 static enum log_level request_level(bool probe)
@@ -429,10 +428,8 @@ bool log_request_due(struct log *log, const struct address *client, bool probe)
     if (log == NULL || !log->options.requests || log->options.level < request_level(probe)) {
         return false;
     }
-    MUST(pthread_mutex_lock(&log->lock));
-    const bool due = admit_line(log, client);
-    MUST(pthread_mutex_unlock(&log->lock));
-    return due;
+    HOLD_LOCK(&log->lock);
+    return admit_line(log, client);
 }
 
 void log_request(struct log *log, const struct log_request *request)
@@ -464,10 +461,9 @@ void log_request(struct log *log, const struct log_request *request)
     }
     log_line_text(&line, "detail", request->detail);
     log_line_end(&line);
-    MUST(pthread_mutex_lock(&log->lock));
+    HOLD_LOCK(&log->lock);
     log_shares_charge(&log->shares, request->address, line.used);
     submit_line(log, &line);
-    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 uint64_t log_dropped(struct log *log)

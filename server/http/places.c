@@ -254,16 +254,14 @@ static void evict(struct places *places, struct conn *conn)
 
 bool places_can_accept(struct places *places, bool keep_all)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const bool can = places->line_count < places->reserve ||
-                     (!keep_all && places->evicted < places->reserve);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return can;
+    HOLD_LOCK(&places->lock);
+    return places->line_count < places->reserve ||
+           (!keep_all && places->evicted < places->reserve);
 }
 
-static enum places_answer place_or_queue(struct places *places, struct newcomer *newcomer,
-                                         uint64_t limit)
+enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
 {
+    HOLD_LOCK(&places->lock);
     struct client *client = newcomer->client;
     if (limit > 0 && held_by(client) + client->waiting >= limit) {
         return PLACES_OVER_LIMIT;
@@ -278,17 +276,10 @@ static enum places_answer place_or_queue(struct places *places, struct newcomer 
     return PLACES_WAITS;
 }
 
-enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
+struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now_ns,
+                             struct http_loop **wake)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const enum places_answer answer = place_or_queue(places, newcomer, limit);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return answer;
-}
-
-static struct newcomer *choose_next(struct places *places, bool may_evict, uint64_t now_ns,
-                                    struct http_loop **wake)
-{
+    HOLD_LOCK(&places->lock);
     struct newcomer *newcomer = poorest_waiting(places);
     *wake = NULL;
     if (newcomer == NULL) {
@@ -311,35 +302,24 @@ static struct newcomer *choose_next(struct places *places, bool may_evict, uint6
     return newcomer;
 }
 
-struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now_ns,
-                             struct http_loop **wake)
-{
-    MUST(pthread_mutex_lock(&places->lock));
-    struct newcomer *newcomer = choose_next(places, may_evict, now_ns, wake);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return newcomer;
-}
-
 struct newcomer *places_refuse(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct newcomer *refused =
         places->line_count > places->reserve ? richest_waiting(places) : NULL;
     if (refused != NULL) {
         leave_line(places, refused);
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return refused;
 }
 
 struct newcomer *places_pop_waiting(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct newcomer *newcomer = TAILQ_FIRST(&places->line);
     if (newcomer != NULL) {
         leave_line(places, newcomer);
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return newcomer;
 }
 
@@ -347,31 +327,28 @@ struct newcomer *places_pop_waiting(struct places *places)
 
 void places_add(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     TAILQ_INSERT_TAIL(&conn->client->conns, conn, client_link);
     TAILQ_INSERT_TAIL(&places->ring, conn, ring_link);
-    MUST(pthread_mutex_unlock(&places->lock));
 }
 
 void places_remove(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     if (!conn->evicted) {
         release_place(places, conn);
-    } else {
-        places->evicted--;
-        if (conn->to_be_cut) {
-            TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
-        }
+        return;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
+    places->evicted--;
+    if (conn->to_be_cut) {
+        TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
+    }
 }
 
 void places_give_back(struct places *places, struct client *client)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     free_place(places, client);
-    MUST(pthread_mutex_unlock(&places->lock));
 }
 
 /* See places_wanted(). Thread: a holder of the lock. */
@@ -385,40 +362,34 @@ static uint64_t count_wanted(const struct places *places)
 
 uint64_t places_wanted(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const uint64_t count = count_wanted(places);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return count;
+    HOLD_LOCK(&places->lock);
+    return count_wanted(places);
 }
 
 bool places_evict(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     const uint64_t count = count_wanted(places);
-    const bool evicts = !conn->evicted && count > 0 && held_by(conn->client) >= count;
-    if (evicts) {
-        evict(places, conn);
+    if (conn->evicted || count == 0 || held_by(conn->client) < count) {
+        return false;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
-    return evicts;
+    evict(places, conn);
+    return true;
 }
 
 struct conn *places_next_evicted(struct places *places, struct conn_ring *evicted)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct conn *conn = TAILQ_FIRST(evicted);
     if (conn != NULL) {
         TAILQ_REMOVE(evicted, conn, ring_link);
         conn->to_be_cut = false;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return conn;
 }
 
 size_t places_connections(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const size_t count = places->used + places->evicted + places->line_count;
-    MUST(pthread_mutex_unlock(&places->lock));
-    return count;
+    HOLD_LOCK(&places->lock);
+    return places->used + places->evicted + places->line_count;
 }

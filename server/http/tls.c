@@ -417,11 +417,9 @@ static void credentials_release(struct tls_credentials *credentials)
 /* Returns the current credentials; credentials_release() is due. */
 static struct tls_credentials *credentials_get(struct tls_files *files)
 {
-    MUST(pthread_mutex_lock(&files->lock));
-    struct tls_credentials *credentials = files->current;
-    credentials->references++;
-    MUST(pthread_mutex_unlock(&files->lock));
-    return credentials;
+    HOLD_LOCK(&files->lock);
+    files->current->references++;
+    return files->current;
 }
 
 static void time_text(time_t time, char text[32])

@@ -415,12 +415,11 @@ void cursor_feed(struct request *request)
     if (cursor == NULL) {
         return;
     }
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     cursor->arrived_bytes = request->body.payload_received;
     if (cursor->state == CURSOR_PARKED) {
         push_next(cursor);
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
 }
 
 /* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it
@@ -448,18 +447,17 @@ bool cursor_scan(struct request *request)
         return false;
     }
     struct cursor *cursor = request->scan.cursor;
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     request_set_owner(request, OWNER_CURSOR);
     if (cursor->state == CURSOR_PARKED) {
         push_next(cursor);
     }
-    const bool scans = cursor->state != CURSOR_OVER;
-    if (!scans) {
-        request_set_owner(request, OWNER_LOOP);
-        report_scan(cursor);
+    if (cursor->state != CURSOR_OVER) {
+        return true;
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
-    return scans;
+    request_set_owner(request, OWNER_LOOP);
+    report_scan(cursor);
+    return false;
 }
 
 /* ---- ending early ---- */
@@ -496,7 +494,7 @@ bool cursor_has_failed(struct request *request)
     if (cursor == NULL) {
         return false;
     }
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     const bool overdue =
         cursor->state == CURSOR_IN_FLIGHT &&
         atomic_load_explicit(&cursor->slice.slice.overdue, memory_order_relaxed);
@@ -508,7 +506,6 @@ bool cursor_has_failed(struct request *request)
                         "the device that scans this tensor gives no answer; try again");
         detach_cursor(cursor);
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
     return failed || overdue;
 }
 

@@ -161,10 +161,10 @@ static size_t find_region(const struct shm_registry *registry, const char *name)
     return i;
 }
 
-/* Thread: a holder of the lock. */
 static enum status insert_region(struct shm_registry *registry, struct shm_region *region,
                                  struct error *err)
 {
+    HOLD_LOCK(&registry->lock);
     if (find_region(registry, region->info.name) < registry->count) {
         return error_set(err, STATUS_SHM_ERROR,
                          "a region of that name is already registered: unregister it first");
@@ -200,9 +200,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
     entry->info = *region;
     enum status status = open_object(registry, entry, err);
     if (status == STATUS_OK) {
-        MUST(pthread_mutex_lock(&registry->lock));
         status = insert_region(registry, entry, err);
-        MUST(pthread_mutex_unlock(&registry->lock));
     }
     if (status != STATUS_OK) {
         shm_release(entry);
@@ -454,7 +452,7 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
                 size_t room)
 {
     size_t found = 0;
-    MUST(pthread_mutex_lock(&registry->lock));
+    HOLD_LOCK(&registry->lock);
     for (size_t i = 0; i < registry->count; i++) {
         const struct kserve_shm_region *info = &registry->regions[i]->info;
         if (name != NULL && strcmp(info->name, name) != 0) {
@@ -465,6 +463,5 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
         }
         found++;
     }
-    MUST(pthread_mutex_unlock(&registry->lock));
     return found;
 }
