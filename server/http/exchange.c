@@ -173,33 +173,34 @@ void exchange_refuse(struct exchange *exchange)
 
 /* ---- the body ---- */
 
-static enum exchange_step discard_bytes(struct exchange *exchange, size_t count)
+/* Discard bytes of the body. Returns false if the client of a refused request sends too many. */
+static bool discard_bytes(struct exchange *exchange, size_t count)
 {
+    exchange->request.body.received += count;
     exchange->discarded_bytes += count;
     if (request_state(&exchange->request) == REQUEST_LINGERING) {
-        return exchange->discarded_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
+        return exchange->discarded_bytes <= LINGER_BYTES;
     }
     if (exchange->discarded_bytes > KEEP_ALIVE_DISCARD_BYTES) {
         respond_early(exchange);
     }
-    return EXCHANGE_CONTINUE;
+    return true;
 }
 
-enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
+bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* the client closed the connection while the body was PAUSED */
+        return false; /* the client closed the connection while the body was PAUSED */
     }
     if (request_state(request) == REQUEST_BODY && exchange_is_too_late(exchange)) {
         exchange_refuse(exchange);
     }
     if (request_state(request) != REQUEST_BODY) {
-        request->body.received += count;
         return discard_bytes(exchange, count);
     }
     if (!infer_admit(request, count) || !body_has_pages(request, count)) {
-        return EXCHANGE_PAUSE;
+        return true; /* another thread owns the request */
     }
     request->body.received += count;
     /* The bytes of a body of known length were counted with its header. */
@@ -208,9 +209,9 @@ enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, s
         body_feed(request, bytes, count, &request->error) != STATUS_OK ||
         cursor_has_failed(request)) {
         exchange_refuse(exchange);
-        return EXCHANGE_CONTINUE;
+        return true;
     }
-    return exchange_closed_inside_body(exchange) ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
+    return !exchange_closed_inside_body(exchange);
 }
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
@@ -228,18 +229,18 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
     return count;
 }
 
-enum exchange_step exchange_feed_kept(struct exchange *exchange)
+bool exchange_feed_kept(struct exchange *exchange)
 {
     if (exchange->kept == NULL) {
-        return EXCHANGE_CONTINUE;
+        return true;
     }
-    enum exchange_step step = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
-    if (step != EXCHANGE_PAUSE) {
+    const bool open = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
+    if (!request_is_away(&exchange->request)) {
         free(exchange->kept);
         exchange->kept = NULL;
         exchange->kept_bytes = 0;
     }
-    return step;
+    return open;
 }
 
 bool exchange_closed_inside_body(struct exchange *exchange)
@@ -300,30 +301,29 @@ static void make_page(struct exchange *exchange)
     }
 }
 
-enum exchange_step exchange_body_end(struct exchange *exchange)
+bool exchange_body_end(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     if (exchange->header.chunked) {
         conn_count_chunks(exchange->conn, request->body.received);
     }
-    if (request_state(request) != REQUEST_BODY) {
-        return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
+    if (request_state(request) == REQUEST_LINGERING) {
+        return false;
     }
-    if (exchange_is_too_late(exchange)) {
-        return EXCHANGE_ANSWER;
-    }
-    request->times.received = clock_now_ns();
-    if (body_finish(request, &request->error) != STATUS_OK) {
-        return EXCHANGE_ANSWER;
-    }
-    if (request->arrival.codec == NULL) {
-        if (!exchange->bodiless) {
+    if (request_state(request) == REQUEST_BODY && !exchange_is_too_late(exchange)) {
+        request->times.received = clock_now_ns();
+        const bool whole = body_finish(request, &request->error) == STATUS_OK;
+        if (whole && request->arrival.codec != NULL) {
+            request_enter(request, REQUEST_PARSE);
+            (void)job_run(request); /* READY, or another thread owns the request */
+            return true;
+        }
+        if (whole && !exchange->bodiless) {
             make_page(exchange);
         }
-        return EXCHANGE_ANSWER;
     }
-    request_enter(request, REQUEST_PARSE);
-    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_HANDED_OVER;
+    request_enter(request, REQUEST_READY);
+    return true;
 }
 
 void exchange_resume(struct exchange *exchange)

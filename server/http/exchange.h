@@ -188,27 +188,21 @@ void exchange_end_orphan(struct exchange *exchange);
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
-/* The next action of on_access(). */
-enum exchange_step {
-    EXCHANGE_CONTINUE,    /* none: more calls will follow */
-    EXCHANGE_HANDED_OVER, /* none: another thread owns the request */
-    EXCHANGE_PAUSE,       /* keep the last bytes: another thread owns the request in its body */
-    EXCHANGE_ANSWER,      /* queue the answer now */
-    EXCHANGE_CLOSE        /* close the connection without an answer */
-};
-
 /* The three calls of libmicrohttpd in order: with the complete header, with each piece of the
- * body, at the end of the body. After a piece, exchange_data() returns EXCHANGE_CLOSE if
- * exchange_closed_inside_body(). */
-enum exchange_step exchange_header(struct exchange *exchange, const char *method);
-enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
-enum exchange_step exchange_body_end(struct exchange *exchange);
+ * body, at the end of the body. They return false if the connection must be closed without an
+ * answer; exchange_data() does so after exchange_closed_inside_body(). Otherwise the owner and the
+ * state tell what is next: another thread owns the request (if the state is BODY, the caller keeps
+ * the bytes that were given); the state is READY, and the answer is to be queued; or more calls
+ * will follow. */
+MUST_CHECK bool exchange_header(struct exchange *exchange, const char *method);
+MUST_CHECK bool exchange_data(struct exchange *exchange, const void *bytes, size_t count);
+MUST_CHECK bool exchange_body_end(struct exchange *exchange);
 
 /* PAUSED: keep bytes of the body that were not stored, or that follow such bytes in the same
  * run. Returns the number of bytes kept: all, or 0 without memory. */
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
-/* Process the kept bytes; due before later bytes. Returns the step of exchange_data(). */
-enum exchange_step exchange_feed_kept(struct exchange *exchange);
+/* Process the kept bytes; due before later bytes. Returns the result of exchange_data(). */
+MUST_CHECK bool exchange_feed_kept(struct exchange *exchange);
 
 /* Continue the caller's trace, or begin one. Without a traceparent, only a
  * tensor begins a trace, within --otlp-rate. The header is complete, and the route, if any, is

@@ -321,7 +321,7 @@ static void read_method(struct exchange *exchange, const char *method)
     exchange->head = strcmp(method, "HEAD") == 0;
 }
 
-enum exchange_step exchange_header(struct exchange *exchange, const char *method)
+bool exchange_header(struct exchange *exchange, const char *method)
 {
     const struct header_check *header = &exchange->header;
     read_method(exchange, method);
@@ -341,16 +341,17 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
     }
     exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {
-        return EXCHANGE_CONTINUE;
+        return true;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
         exchange->close = true;
-        return EXCHANGE_ANSWER;
+        request_enter(&exchange->request, REQUEST_READY);
+        return true;
     }
     exchange_refuse(exchange);
     if (request_state(&exchange->request) == REQUEST_REFUSED &&
         conn_ended_early(exchange->conn)) {
         respond_early(exchange); /* the end of the body will not arrive */
     }
-    return EXCHANGE_CONTINUE;
+    return true;
 }

@@ -279,34 +279,6 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     }
 }
 
-/* Count a request that was handed over: its owner returns it by the loop's completion list,
- * which the loop reads between two runs of daemons. */
-static void expect_return(struct exchange *exchange)
-{
-    exchange->loop->completion.expected++;
-    conn_restart_clock(exchange->conn);
-}
-
-static enum MHD_Result perform_step(struct exchange *exchange, enum exchange_step step)
-{
-    switch (step) {
-    case EXCHANGE_CONTINUE:
-        return MHD_YES;
-    case EXCHANGE_HANDED_OVER:
-        expect_return(exchange);
-        return MHD_YES;
-    case EXCHANGE_PAUSE:
-        exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
-        expect_return(exchange);
-        return MHD_YES;
-    case EXCHANGE_ANSWER:
-        return respond(exchange) ? MHD_YES : MHD_NO;
-    case EXCHANGE_CLOSE:
-        break;
-    }
-    return MHD_NO;
-}
-
 /* NOLINTNEXTLINE(readability-function-size): MHD's signature */
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
                                  const char *method, const char *version, const char *data,
@@ -319,30 +291,40 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         return MHD_NO;
     }
     assert(exchange->magic == EXCHANGE_MAGIC);
-    if (request_is_away(&exchange->request)) {
+    const struct request *request = &exchange->request;
+    if (request_is_away(request)) {
         if (*data_bytes > 0) { /* the bytes that follow those kept */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         }
         return MHD_YES;
     }
-    if (request_state(&exchange->request) == REQUEST_HEADER) {
+    bool open = true;
+    if (request_state(request) == REQUEST_HEADER) {
         read_head(exchange, url, method, version);
-        if (header_check_has_body(&exchange->header)) {
-            daemon->acknowledge = true;
-        }
-        return perform_step(exchange, exchange_header(exchange, method));
-    }
-    if (*data_bytes > 0) {
-        size_t count = *data_bytes;
+        daemon->acknowledge = header_check_has_body(&exchange->header);
+        open = exchange_header(exchange, method);
+    } else if (*data_bytes > 0) {
+        const size_t count = *data_bytes;
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
-        enum exchange_step step = exchange_data(exchange, data, count);
-        *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
-        return perform_step(exchange, step);
+        open = exchange_data(exchange, data, count);
+        *data_bytes -= request_is_away(request) ? exchange_keep(exchange, data, count) : count;
+    } else if (request_state(request) != REQUEST_READY) {
+        open = exchange_body_end(exchange);
     }
-    if (request_state(&exchange->request) == REQUEST_READY) {
-        return perform_step(exchange, EXCHANGE_ANSWER);
+    if (!open) {
+        return MHD_NO;
     }
-    return perform_step(exchange, exchange_body_end(exchange));
+    if (request_is_away(request)) {
+        /* The owner returns the request by the loop's completion list, which the loop reads
+         * between two runs of daemons. */
+        if (request_state(request) == REQUEST_BODY) {
+            exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
+        }
+        exchange->loop->completion.expected++;
+        conn_restart_clock(exchange->conn);
+        return MHD_YES;
+    }
+    return request_state(request) != REQUEST_READY || respond(exchange) ? MHD_YES : MHD_NO;
 }
 
 /* ---- a daemon ---- */

@@ -69,19 +69,17 @@ static void resume_body(struct exchange *exchange)
     conn_restart_clock(conn);
     conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
-    enum exchange_step step = EXCHANGE_CLOSE;
-    if (exchange->closed_inside) {
-        step = EXCHANGE_CONTINUE; /* exchange_closed_inside_body() refuses it */
-    } else if (status != STATUS_CLIENT_GONE) {
+    bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
+    if (!open && status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK || cursor_has_failed(&exchange->request)) {
             exchange_refuse(exchange);
         }
-        step = exchange_feed_kept(exchange);
+        open = exchange_feed_kept(exchange);
     }
-    if (step == EXCHANGE_PAUSE) {
-        return; /* another thread owns the request again */
+    if (request_is_away(&exchange->request)) {
+        return; /* to another thread again */
     }
-    if (step == EXCHANGE_CLOSE) {
+    if (!open) {
         conn_cut(conn);
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
         (void)exchange_closed_inside_body(exchange);
