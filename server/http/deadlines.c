@@ -430,7 +430,6 @@ static void cut_evicted(struct conn *conn)
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
-            cursor_cancel(&exchange->request);
         }
         conn_cut_because(conn, "another client needed a connection, and this client had most");
     }
@@ -479,7 +478,6 @@ static void client_hung_up(struct conn *conn)
          * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
          * the request at its next tick, or its run is completed first. */
         exchange_cancel(exchange);
-        cursor_cancel(&exchange->request);
     }
 }
 

@@ -549,4 +549,5 @@ void exchange_cancel(struct exchange *exchange)
     if (!atomic_exchange(&exchange->request.cancelled, true)) {
         metrics_add(exchange->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
     }
+    cursor_cancel(&exchange->request);
 }
