@@ -251,15 +251,11 @@ bool exchange_closed_inside_body(struct exchange *exchange)
          * on its way. */
         client_socket_discard(exchange->conn->fd);
         exchange->request.error = (struct error)ERROR_INIT; /* was CLIENT_GONE */
-        respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                        "the connection was closed inside the body");
-        return true;
-    }
-    /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
-     * libmicrohttpd reads until nothing is left, and so notices the end itself. */
-    if (length < 0 || exchange->conn->tls != NULL ||
-        exchange->request.body.received >= (uint64_t)length ||
-        !client_socket_closed(exchange->conn->fd)) {
+    } else if (length < 0 || exchange->conn->tls != NULL ||
+               exchange->request.body.received >= (uint64_t)length ||
+               !client_socket_closed(exchange->conn->fd)) {
+        /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
+         * libmicrohttpd reads until nothing is left, and so notices the end itself. */
         return false;
     }
     respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
@@ -281,14 +277,12 @@ static void make_page(struct exchange *exchange)
     struct page *page = &exchange->page;
     const struct route *route = exchange->route;
     *page = (struct page){.http_status = 200, .content_type = "application/json"};
+    json_writer_init(&page->json);
     if (route->text != NULL) {
         page->http_status = route->http_status;
         page_fixed(page, route->text);
-        return;
-    }
-    json_writer_init(&page->json);
-    enum status status = route->page(&page_request, page, &request->error);
-    if (status == STATUS_OK && (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
+    } else if (route->page(&page_request, page, &request->error) == STATUS_OK &&
+               (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
         page->text = json_writer_take(&page->json, &page->bytes);
         if (page->text == NULL) {
             (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, "no memory for the answer");
