@@ -13,7 +13,6 @@
 #include "server/sched/client.h"
 
 #include <gnutls/gnutls.h>
-#include <microhttpd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

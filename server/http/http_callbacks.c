@@ -43,8 +43,8 @@ static const struct refusal {
     const char *field;
     const char *advice;
 } refusals[] = {
-    /* One sentence for all malformed chunks: libmicrohttpd has one page for them, and by then has read
-     * the bytes from the socket, so the fault (such as a blank behind the size) cannot be seen here. */
+    /* libmicrohttpd has one page for all malformed chunks, and has read the bytes from the socket
+     * by then. So the fault (such as a blank behind the size) cannot be seen here. */
     {400, "chunked encoding", STATUS_INVALID_REQUEST, "",
      "expected in front of each chunk its size in hexadecimal digits (no blank, sign or 0x; an "
      "extension follows as ;name=value), CR LF, as many bytes as that, CR LF, and at the end 0 "
