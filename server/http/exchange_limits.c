@@ -101,47 +101,30 @@ static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t mos
 void exchange_count_page(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
+    struct client *client = request->arrival.limited ? request->arrival.client : NULL;
     const uint64_t bytes = exchange->page.bytes;
     char most[32];
     if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
         return; /* a health probe is answered even if the limits of pages are reached */
     }
-    if (request->arrival.limited &&
-        !count_within(&request->arrival.client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
+    if (client != NULL && !count_within(&client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
         byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
         request->reply.limit = METRICS_CLIENT_LIMIT_PAGES;
         (void)error_set(&request->error, STATUS_THROTTLED,
                         "this client has not read pages that it asked for, of nearly %s "
                         "together: read those answers, and try again after Retry-After seconds",
                         most);
-        return;
-    }
-    if (!count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
-        if (request->arrival.limited) {
-            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes, bytes,
-                                            memory_order_relaxed);
+    } else if (count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
+        exchange->page_bytes = bytes;
+    } else {
+        if (client != NULL) {
+            (void)atomic_fetch_sub_explicit(&client->page_bytes, bytes, memory_order_relaxed);
         }
         byte_size_text(PAGES_BYTES, most, sizeof most);
         (void)error_set(&request->error, STATUS_OUT_OF_MEMORY,
                         "clients have not read pages that they asked for, of nearly %s "
                         "together: try again after Retry-After seconds",
                         most);
-        return;
-    }
-    exchange->page_bytes = bytes;
-}
-
-static void uncount_page(struct exchange *exchange)
-{
-    struct request *request = &exchange->request;
-    if (exchange->page_bytes > 0) {
-        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
-                                        memory_order_relaxed);
-        if (request->arrival.limited) {
-            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes,
-                                            exchange->page_bytes, memory_order_relaxed);
-        }
-        exchange->page_bytes = 0;
     }
 }
 
@@ -149,7 +132,14 @@ void exchange_uncount(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
     exchange_uncount_request(exchange);
-    uncount_page(exchange);
+    if (exchange->page_bytes > 0) {
+        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
+                                        memory_order_relaxed);
+        if (request->arrival.limited) {
+            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes,
+                                            exchange->page_bytes, memory_order_relaxed);
+        }
+    }
     if (exchange->counted_bytes > request->body.received) {
         client_sends_less(request->arrival.client, exchange->counted_bytes,
                           request->body.received, rate_of(exchange));

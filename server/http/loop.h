@@ -232,8 +232,8 @@ void http_daemons_deinit(struct http_loop *loop);
 /* Add a started daemon, which the loop owns from then on, to the unused ones. */
 void http_daemons_add(struct http_daemon *daemon);
 /* Returns an unused daemon for the connection in loop->accepted, until http_daemon_release().
- * http_daemon_ensure() has ensured that there is one; the caller wakes the daemon. client: the client of the connection;
- * NULL: the connection belongs to the crowd of first connections. */
+ * http_daemon_ensure() has ensured that there is one; the caller wakes the daemon. client: the
+ * client of the connection; NULL: the connection belongs to the crowd of first connections. */
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client);
 void http_daemon_release(struct http_daemon *daemon);
 /* True if another thread owns the request on the daemon's connection. Such a daemon does not
