@@ -119,16 +119,10 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* Activity of a connection: idle since `since_ns`, or busy with a request that arrived then. */
-struct activity {
-    bool busy;
-    uint64_t since_ns;
-};
-
-static struct activity activity_of(const struct conn *conn)
+/* Returns conn->activity; of two idle or two busy connections the lower one is older. */
+static uint64_t activity_of(const struct conn *conn)
 {
-    const uint64_t value = atomic_load_explicit(&conn->activity, memory_order_relaxed);
-    return (struct activity){.busy = (value & 1) != 0, .since_ns = value >> 1};
+    return atomic_load_explicit(&conn->activity, memory_order_relaxed);
 }
 
 /* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
@@ -136,10 +130,9 @@ static struct activity activity_of(const struct conn *conn)
 static bool is_idle_for_longer(const struct conn *conn, const struct conn *other,
                                uint64_t until_ns)
 {
-    const struct activity activity = activity_of(conn);
-    return !activity.busy && activity.since_ns <= until_ns &&
-           (other == NULL || activity.since_ns < activity_of(other).since_ns) &&
-           !client_socket_unread(conn->fd);
+    const uint64_t activity = activity_of(conn);
+    return activity % 2 == 0 && activity <= 2 * until_ns &&
+           (other == NULL || activity < activity_of(other)) && !client_socket_unread(conn->fd);
 }
 
 /* Returns the client's connection that has been idle for longest, since `until_ns` at least. If
@@ -160,7 +153,7 @@ static struct conn *choose_of_client(struct client *client, uint64_t until_ns, b
         TAILQ_INSERT_TAIL(&client->conns, conn, client_link);
         if (is_idle_for_longer(conn, idle, until_ns)) {
             idle = conn;
-        } else if (busy == NULL || activity_of(conn).since_ns > activity_of(busy).since_ns) {
+        } else if (busy == NULL || activity_of(conn) > activity_of(busy)) {
             busy = conn;
         }
     }
