@@ -97,10 +97,9 @@ void conn_restart_clock(struct conn *conn)
     const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
     conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
     /* for places.c, which threads of other loops call, too */
-    atomic_store_explicit(
-        &conn->activity,
-        busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns,
-        memory_order_relaxed);
+    atomic_store_explicit(&conn->activity,
+                          busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns,
+                          memory_order_relaxed);
     conn->answer_given = 0;
     memset(conn->progress, 0, sizeof conn->progress);
     conn->seen_bytes = 0;

@@ -335,8 +335,8 @@ static struct conn *find_slowest(const struct http_loop *loop, enum held held, u
         const bool counts =
             !conn->cut &&
             (held == HELD_MEMORY ||
-             (!conn->probe && atomic_load_explicit(&conn->client->connections,
-                                                   memory_order_relaxed) >= least));
+             (!conn->probe &&
+              atomic_load_explicit(&conn->client->connections, memory_order_relaxed) >= least));
         const double seconds = counts ? seconds_of_holding(conn, held, now_ns) : 0;
         if (seconds > most) {
             slowest = conn;
@@ -385,10 +385,11 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
     }
     for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
         freed += conn->exchange->request.memory.reserved_bytes;
-        cut_holder(conn,
-                   "other requests need memory, and this request, which holds some, arrives too "
-                   "slowly",
-                   "other requests need memory, and the answer is read too slowly");
+        cut_holder(
+            conn,
+            "other requests need memory, and this request, which holds some, arrives too "
+            "slowly",
+            "other requests need memory, and the answer is read too slowly");
         conn = find_slowest(loop, HELD_MEMORY, 0, now_ns);
     }
 }
@@ -399,16 +400,16 @@ static void relieve_places(struct http_loop *loop, uint64_t now_ns)
     struct places *places = &loop->http->places;
     for (int cut = 0; cut < MOST_CUT && loop->draining_ns == 0; cut++) {
         const uint64_t wanted = places_wanted(places);
-        struct conn *conn =
-            wanted == 0 ? NULL : find_slowest(loop, HELD_PLACE, wanted, now_ns);
+        struct conn *conn = wanted == 0 ? NULL : find_slowest(loop, HELD_PLACE, wanted, now_ns);
         if (conn == NULL || !places_evict(places, conn)) {
             return;
         }
         metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
-        cut_holder(conn,
-                   "all connections of the server were in use (--max-connections), and this "
-                   "request arrived too slowly: send the request again, faster or in smaller parts",
-                   "other clients need a connection, and the answer is read too slowly");
+        cut_holder(
+            conn,
+            "all connections of the server were in use (--max-connections), and this "
+            "request arrived too slowly: send the request again, faster or in smaller parts",
+            "other clients need a connection, and the answer is read too slowly");
         accepting_resume(loop);
     }
 }

@@ -338,7 +338,8 @@ void exchange_begin_trace(struct exchange *exchange)
     bool there = header->traceparent.total > 0;
     /* With two traceparent fields neither is valid. */
     if (header->traceparent.total == 1 &&
-        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop), &exchange->trace)) {
+        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop),
+                           &exchange->trace)) {
         if (states->total == states->count) {
             trace_context_read_state(states->texts, states->count, &exchange->trace);
         }

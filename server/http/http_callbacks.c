@@ -90,7 +90,8 @@ static void page_text(const char *page, char text[TEXT_BYTES])
 /* libmicrohttpd is about to refuse a request of the daemon's connection, which it cannot read, with
  * this page of HTML without an id. Write the refusal in JSON to the socket instead, and close the
  * socket for writing. */
-static void answer_unreadable(struct http_daemon *daemon, unsigned http_status, const char *page)
+static void answer_unreadable(struct http_daemon *daemon, unsigned http_status,
+                              const char *page)
 {
     struct conn *conn = daemon->conn;
     char text[TEXT_BYTES];

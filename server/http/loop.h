@@ -42,13 +42,13 @@ struct tls_files;
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd;
-    bool tls;                      /* the daemon speaks HTTPS, else HTTP */
-    size_t buffer_bytes;           /* size of the connection's buffer */
-    struct conn *conn;             /* NULL: none yet, or the connection has ended */
+    bool tls;            /* the daemon speaks HTTPS, else HTTP */
+    size_t buffer_bytes; /* size of the connection's buffer */
+    struct conn *conn;   /* NULL: none yet, or the connection has ended */
     /* Crowd of the connection; that of first connections while the daemon is unused, and perhaps
      * needs one more run, in which libmicrohttpd frees the last connection. */
     struct crowd *crowd;
-    TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
+    TAILQ_ENTRY(http_daemon) link;        /* in loop->daemons */
     TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused between two connections */
     TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
     struct ready_line *line; /* the line in which the daemon waits, or waited last */
@@ -123,7 +123,7 @@ struct http_loop {
     struct completion completion;
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
-    struct newcomer *accepted; /* about to be handed to libmicrohttpd */
+    struct newcomer *accepted;         /* about to be handed to libmicrohttpd */
     _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop has to open */
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */
@@ -149,9 +149,9 @@ struct http_loop {
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
     uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
     uint64_t beat_ns;     /* time of the last heartbeat */
-    unsigned unswept;     /* heartbeats in a row without their sweep, after stops of the thread */
-    bool refused_files;   /* no descriptor or memory was left for the last connection */
-    uint64_t id_seed;     /* state of loop_draw_id() */
+    unsigned unswept;   /* heartbeats in a row without their sweep, after stops of the thread */
+    bool refused_files; /* no descriptor or memory was left for the last connection */
+    uint64_t id_seed;   /* state of loop_draw_id() */
 };
 
 /* The state that all loops share. */

@@ -42,7 +42,8 @@ struct segments {
     uint64_t gathered;            /* number of gathered elements, padding included */
     struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
     size_t run_count;
-    size_t scans_done; /* scans that segments_next() has returned: classes by length, then runs */
+    size_t
+        scans_done; /* scans that segments_next() has returned: classes by length, then runs */
     struct scan_job *jobs;     /* owned: scans of a round */
     struct scan_plan *plans;   /* owned: plans of these scans */
     size_t room;               /* entries of `jobs` and of `plans` */
