@@ -17,11 +17,13 @@
  *     way.
  *
  * Possible failures: no memory for a record, and libmicrohttpd closes the connection; the
- * refusals of body.h, of pages and of exchange_limits.c. Thread: the loop. */
+ * refusals of body.h and of pages; THROTTLED by a limit of the client. Thread: the loop. */
 #include "server/http/exchange.h"
 
 #include "proto/attributes.h"
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
 #include "server/base/trace.h"
@@ -47,7 +49,9 @@ enum {
     KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
     KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
     FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
-    KEPT_TARGET_BYTES = 1024  /* size up to which a record keeps that memory */
+    KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps that memory */
+    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients ... */
+    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
 };
 
 /* ---- records, kept between requests ---- */
@@ -171,6 +175,107 @@ void exchange_refuse(struct exchange *exchange)
     }
 }
 
+/* ---- limits of the client ---- */
+
+/* Returns --per-client-bytes-per-s; 0: the request has no such limit. */
+static uint64_t rate_of(const struct exchange *exchange)
+{
+    return exchange->request.arrival.limited
+               ? exchange->loop->server->config->per_client_bytes_per_s
+               : 0;
+}
+
+enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
+{
+    uint64_t rate = rate_of(exchange);
+    uint64_t wait_ns = 0;
+    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
+        return STATUS_OK;
+    }
+    if (client_may_send(exchange->request.arrival.client, exchange->request.line.ticket,
+                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
+        exchange->counted_bytes = whole;
+        return STATUS_OK;
+    }
+    char limit[32];
+    char ahead[32];
+    byte_size_text(rate, limit, sizeof limit);
+    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
+    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_BYTES;
+    request_retry_after(&exchange->request, wait_ns);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has sent %s more than %s a second allow, the server's "
+                     "--per-client-bytes-per-s: try again after Retry-After seconds",
+                     ahead, limit);
+}
+
+/* Add bytes to the sum unless it would exceed `most`; returns false if it would. */
+static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
+{
+    const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
+    const bool fits = before + bytes <= most;
+    if (!fits) {
+        (void)atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
+    }
+    return fits;
+}
+
+/* Count the page of the exchange as unread, until the kernel has accepted all bytes of it. Pages are
+ * outside the memory budget, so that an operator gets /metrics when the budget is used up. Without a
+ * limit, clients that do not read their pages would make the service hold any number of pages. Sets
+ * request.error if its client (THROTTLED), or all clients together (OUT_OF_MEMORY), have too many
+ * bytes of unread pages. */
+static void count_page(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct client *client = request->arrival.limited ? request->arrival.client : NULL;
+    const uint64_t bytes = exchange->page.bytes;
+    char most[32];
+    if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
+        return; /* a health probe is answered even if the limits of pages are reached */
+    }
+    if (client != NULL && !count_within(&client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
+        byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
+        request->reply.limit = METRICS_CLIENT_LIMIT_PAGES;
+        (void)error_set(&request->error, STATUS_THROTTLED,
+                        "this client has not read pages that it asked for, of nearly %s "
+                        "together: read those answers, and try again after Retry-After seconds",
+                        most);
+    } else if (count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
+        exchange->page_bytes = bytes;
+    } else {
+        if (client != NULL) {
+            (void)atomic_fetch_sub_explicit(&client->page_bytes, bytes, memory_order_relaxed);
+        }
+        byte_size_text(PAGES_BYTES, most, sizeof most);
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY,
+                        "clients have not read pages that they asked for, of nearly %s "
+                        "together: try again after Retry-After seconds",
+                        most);
+    }
+}
+
+/* End all counts of the exchange, which ends. */
+static void uncount(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    if (exchange->client_counted) {
+        exchange_uncount_request(exchange);
+    }
+    if (exchange->page_bytes > 0) {
+        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
+                                        memory_order_relaxed);
+        if (request->arrival.limited) {
+            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes,
+                                            exchange->page_bytes, memory_order_relaxed);
+        }
+    }
+    if (exchange->counted_bytes > request->body.received) {
+        client_sends_less(request->arrival.client, exchange->counted_bytes,
+                          request->body.received, rate_of(exchange));
+    }
+}
+
 /* ---- the body ---- */
 
 /* Discard bytes of the body. Returns false if the client of a refused request sends too many. */
@@ -291,7 +396,7 @@ static void make_page(struct exchange *exchange)
     json_writer_deinit(&page->json);
     request->reply.answer.head = page->text; /* freed with the request */
     if (request->error.status == STATUS_OK) {
-        exchange_count_page(exchange);
+        count_page(exchange);
     }
 }
 
@@ -486,7 +591,7 @@ static void end_exchange(struct exchange *exchange)
         exchange->target_capacity = 0;
     }
     release_memory(exchange);
-    exchange_uncount(exchange);
+    uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
     conn_restart_clock(exchange->conn);

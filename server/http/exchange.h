@@ -113,10 +113,10 @@ struct exchange {
     bool client_counted;      /* the request counts among those of its client */
     uint64_t counted_bytes;   /* bytes of the body counted for --per-client-bytes-per-s */
 
-    unsigned http_status; /* status code of the answer */
-    struct page page;     /* a page; its text is also answer.head, which is freed */
-    uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange_limits.c) */
-    bool in_blocks;       /* the answer is sent in blocks (respond.c) */
+    unsigned http_status;            /* status code of the answer */
+    struct page page;                /* a page; its text is also answer.head, which is freed */
+    uint64_t page_bytes;             /* bytes of the page that are counted as unread */
+    bool in_blocks;                  /* the answer is sent in blocks (respond.c) */
     struct byte_view answer_head;    /* first bytes of the answer's body ... */
     struct byte_view answer_payload; /* ... and the following bytes */
     struct exchange *next_free;      /* list of unused records */
@@ -222,31 +222,17 @@ bool exchange_closed_inside_body(struct exchange *exchange);
 /* Refuse the request before the end of its body, for the reason in request.error. */
 void exchange_refuse(struct exchange *exchange);
 
-/* ---- exchange_limits.c: accounting against the limits of the client ---- */
-
-/* Count the request among those of its client. Fails with THROTTLED if the client has
- * --per-client-requests in flight. */
-MUST_CHECK enum status exchange_count_request(struct exchange *exchange, struct error *err);
-/* End the count of a counted request: the last block of its answer is about to be sent. */
-void exchange_end_count(struct exchange *exchange);
-static inline void exchange_uncount_request(struct exchange *exchange)
-{
-    if (exchange->client_counted) {
-        exchange_end_count(exchange);
-    }
-}
 /* Count the first `whole` bytes of the body: its declared length, or the bytes received so far.
  * Fails with THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not
  * counted; otherwise Retry-After would be wrong. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* Count the page of the exchange as unread. Sets request.error if its client (THROTTLED), or
- * all clients together (OUT_OF_MEMORY), have too many bytes of unread pages. */
-void exchange_count_page(struct exchange *exchange);
-/* End all counts of the exchange, which ends. */
-void exchange_uncount(struct exchange *exchange);
 
 /* ---- respond.c: the answer ---- */
+
+/* The request counts no longer among those of its client (--per-client-requests): the last block
+ * of its answer is about to be sent, or it ends. */
+void exchange_uncount_request(struct exchange *exchange);
 
 /* Queue the answer with libmicrohttpd. Returns false if the caller must close the connection:
  * the client has left, or there is no memory for the answer, which respond_early() has

@@ -170,12 +170,33 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
+/* Count the request among those of its client (--per-client-requests). */
+static enum status count_request(struct exchange *exchange, struct error *err)
+{
+    uint64_t most = exchange->loop->server->config->per_client_requests;
+    uint64_t wait_ns = 0;
+    if (most > 0 && exchange->request.arrival.limited) {
+        if (!client_begin_request(exchange->request.arrival.client, most, &wait_ns)) {
+            exchange->request.reply.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+            request_retry_after(&exchange->request, wait_ns);
+            return error_set(err, STATUS_THROTTLED,
+                             "this client has %" PRIu64
+                             " requests in flight, the server's --per-client-requests: wait "
+                             "for an answer before the next request, and try again after "
+                             "Retry-After seconds",
+                             most);
+        }
+        exchange->client_counted = true;
+    }
+    return STATUS_OK;
+}
+
 /* Refuse a tensor if the queue is full, or its client has reached a limit. */
 static enum status check_limits(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
-    TRY(exchange_count_request(exchange, err));
+    TRY(count_request(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
@@ -284,7 +305,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
-        TRY(exchange_count_request(exchange, err));
+        TRY(count_request(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;

@@ -12,7 +12,6 @@
  *     tls.c                (handshakes and certificates)
  *     exchange.c           ... its body, its end, and what is reported of it
  *     respond.c            its answer
- *     exchange_limits.c    accounting against the limits of its client
  *     conn.c               a connection: clock, byte counts, cut
  *     places.c             its place among --max-connections
  *     http_daemons.c       its daemon: which one runs next
@@ -165,7 +164,7 @@ struct http {
     atomic_bool stopping;             /* order to the threads of the loops: end */
     struct places places;             /* places of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages (exchange_limits.c) */
+    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages */
     atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */

@@ -15,6 +15,7 @@
 #include "server/http/loop.h"
 #include "server/job/infer.h"
 #include "server/sched/admission.h"
+#include "server/sched/client.h"
 #include "server/sched/server.h"
 
 #include <assert.h>
@@ -154,6 +155,16 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
 }
 
 /* ---- libmicrohttpd's responses ---- */
+
+void exchange_uncount_request(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    if (exchange->client_counted) {
+        client_end_request(request->arrival.client,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        exchange->client_counted = false;
+    }
+}
 
 static struct MHD_Response *make_response(struct byte_view bytes)
 {
