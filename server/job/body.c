@@ -242,13 +242,9 @@ static void touch_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool body_has_pages(struct request *request, size_t count)
+bool body_touch_pages(struct request *request, size_t count)
 {
     struct error ignored = ERROR_INIT; /* body_feed() will fail, too, and report the error */
-    const int64_t declared = request->body.declared;
-    if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
-        return true;
-    }
     const bool known = request->scan.decoded || request->body.inflate != NULL ||
                        request->body.head_need != request->body.head_bytes ||
                        request->body.spill;
