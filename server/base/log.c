@@ -44,12 +44,13 @@ struct log {
     bool joined;            /* the writer has ended; of the thread that closes the log */
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t changed; /* monotonic clock */
-    char *filling;          /* owned */
-    char *writing;          /* owned; only the writer uses it */
+    char *filling;          /* one of the buffers */
+    char *writing;          /* the other one; only the writer uses it */
     size_t filled;
     bool closing;
     uint64_t reported; /* dropped lines that a report has counted */
     struct log_shares shares;
+    char buffers[2][BUFFER_BYTES];
 };
 
 /* ---- a line ---- */
@@ -314,8 +315,6 @@ static void log_free(struct log *log)
 {
     MUST(pthread_cond_destroy(&log->changed));
     MUST(pthread_mutex_destroy(&log->lock));
-    free(log->filling);
-    free(log->writing);
     free(log);
 }
 
@@ -330,12 +329,8 @@ enum status log_open(const struct log_options *options, struct log **out, struct
     atomic_init(&log->dropped, 0);
     thread_cond_init(&log->changed);
     MUST(pthread_mutex_init(&log->lock, NULL));
-    log->filling = malloc(BUFFER_BYTES);
-    log->writing = malloc(BUFFER_BYTES);
-    if (log->filling == NULL || log->writing == NULL) {
-        log_free(log);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the log");
-    }
+    log->filling = log->buffers[0];
+    log->writing = log->buffers[1];
     enum status status = thread_start(&log->writer, writer_main, log, "the log", err);
     if (status != STATUS_OK) {
         log_free(log);

@@ -34,25 +34,21 @@ struct shm_region {
 
 struct shm_registry {
     struct shm_options options;
-    pthread_mutex_t lock;        /* guards the rest */
-    struct shm_region **regions; /* owned array of max_regions entries with a reference each */
+    pthread_mutex_t lock; /* guards the rest */
     size_t count;
+    struct shm_region *regions[]; /* of max_regions entries; a reference each */
 };
 
 enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                        struct error *err)
 {
-    struct shm_registry *registry = calloc(1, sizeof *registry);
-    size_t rows = options->max_regions > 0 ? options->max_regions : 1;
-    struct shm_region **regions = calloc(rows, sizeof(struct shm_region *));
-    if (registry == NULL || regions == NULL) {
-        free(regions);
-        free(registry);
+    struct shm_registry *registry =
+        calloc(1, sizeof *registry + options->max_regions * sizeof(struct shm_region *));
+    if (registry == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the shared memory table");
     }
     MUST(pthread_mutex_init(&registry->lock, NULL));
     registry->options = *options;
-    registry->regions = regions;
     *out = registry;
     return STATUS_OK;
 }
@@ -64,7 +60,6 @@ void shm_destroy(struct shm_registry *registry)
     }
     (void)shm_unregister(registry, NULL);
     MUST(pthread_mutex_destroy(&registry->lock));
-    free(registry->regions);
     free(registry);
 }
 
