@@ -169,15 +169,20 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes)
     conn->asked_bytes += bytes + frames;
 }
 
-/* Get the number of decrypted bytes from the client so far; an incomplete record counts with its
- * encrypted bytes. Each received record has the same overhead. GnuTLS counts the records that it
- * has decrypted; in TLS 1.2 the client's Finished is the first of them. The count restarts with a
- * new key, and a padded record has more overhead: in both cases the result here is too large.
- * Returns false if GnuTLS does not tell the count. */
-static bool tls_received(const struct conn *conn, uint64_t *bytes)
+/* Get the number of bytes from the client so far; over TLS, of decrypted bytes, and an incomplete
+ * record counts with its encrypted bytes. Each received record has the same overhead. GnuTLS counts
+ * the records that it has decrypted; in TLS 1.2 the client's Finished is the first of them. The
+ * count restarts with a new key, and a padded record has more overhead: in both cases the result
+ * here is too large. Returns false if the number is not known. */
+static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {
     unsigned char number[8];
     uint64_t records = 0;
+    if (conn->tls == NULL) {
+        const bool known = client_socket_received(conn->fd, bytes);
+        *bytes += conn->counted_bytes;
+        return known;
+    }
     if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
         return false;
     }
@@ -186,20 +191,6 @@ static bool tls_received(const struct conn *conn, uint64_t *bytes)
     }
     records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
     *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
-    return true;
-}
-
-/* Get the number of bytes received so far; over TLS, of decrypted bytes. Returns false if the
- * number is not known. */
-static bool received_bytes(const struct conn *conn, uint64_t *bytes)
-{
-    if (conn->tls != NULL) {
-        return tls_received(conn, bytes);
-    }
-    if (!client_socket_received(conn->fd, bytes)) {
-        return false;
-    }
-    *bytes += conn->counted_bytes;
     return true;
 }
 
