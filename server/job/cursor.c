@@ -512,17 +512,14 @@ bool cursor_has_failed(struct request *request)
 bool cursor_release(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    bool posted = false;
     if (cursor != NULL) {
-        MUST(pthread_mutex_lock(&cursor->lock));
-        posted = is_posted(cursor);
+        HOLD_LOCK(&cursor->lock);
+        if (is_posted(cursor)) {
+            return false;
+        }
         if (cursor->state == CURSOR_IN_FLIGHT) {
             detach_cursor(cursor);
         }
-        MUST(pthread_mutex_unlock(&cursor->lock));
-    }
-    if (posted) {
-        return false;
     }
     destroy_cursor(request->scan.cursor);
     part_destroy(request->scan.part, request->server->memory);

@@ -536,9 +536,8 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
     POISON(slab_data(block->slab), slab_bytes(block->slab));
     UNPOISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
              block->bytes + MEMORY_HEADROOM);
-    MUST(pthread_mutex_lock(&memory->lock));
+    HOLD_LOCK(&memory->lock);
     memory->slab_bytes += slab_bytes(block->slab) - before;
-    MUST(pthread_mutex_unlock(&memory->lock));
     return fits;
 }
 
@@ -587,7 +586,7 @@ void memory_give(struct memory *memory, struct memory_block *block)
     POISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
            block->bytes + MEMORY_HEADROOM);
     struct idle_slab *idle = own ? idle_record(block->slab, block->touched) : NULL;
-    MUST(pthread_mutex_lock(&memory->lock));
+    HOLD_LOCK(&memory->lock);
     memory->block_count--;
     if (idle != NULL) {
         idle->next = memory->idle;
@@ -601,7 +600,6 @@ void memory_give(struct memory *memory, struct memory_block *block)
             shared->unused_since_ns = clock_now_ns();
         }
     }
-    MUST(pthread_mutex_unlock(&memory->lock));
     *block = (struct memory_block){0};
 }
 
