@@ -177,19 +177,11 @@ void exchange_refuse(struct exchange *exchange)
 
 /* ---- limits of the client ---- */
 
-/* Returns --per-client-bytes-per-s; 0: the request has no such limit. */
-static uint64_t rate_of(const struct exchange *exchange)
-{
-    return exchange->request.arrival.limited
-               ? exchange->loop->server->config->per_client_bytes_per_s
-               : 0;
-}
-
 enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
 {
-    uint64_t rate = rate_of(exchange);
+    const uint64_t rate = exchange->byte_rate;
     uint64_t wait_ns = 0;
-    if (rate == 0 || (whole <= exchange->counted_bytes && whole > 0)) {
+    if (whole <= exchange->counted_bytes && whole > 0) {
         return STATUS_OK;
     }
     if (client_may_send(exchange->request.arrival.client, exchange->request.line.ticket,
@@ -272,7 +264,7 @@ static void uncount(struct exchange *exchange)
     }
     if (exchange->counted_bytes > request->body.received) {
         client_sends_less(request->arrival.client, exchange->counted_bytes,
-                          request->body.received, rate_of(exchange));
+                          request->body.received, exchange->byte_rate);
     }
 }
 
@@ -309,8 +301,9 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
     }
     request->body.received += count;
     /* The bytes of a body of known length were counted with its header. */
-    if ((exchange->header.chunked && exchange_admit_bytes(exchange, request->body.received,
-                                                          &request->error) != STATUS_OK) ||
+    if ((exchange->header.chunked && exchange->byte_rate > 0 &&
+         exchange_admit_bytes(exchange, request->body.received, &request->error) !=
+             STATUS_OK) ||
         body_feed(request, bytes, count, &request->error) != STATUS_OK ||
         cursor_has_failed(request)) {
         exchange_refuse(exchange);

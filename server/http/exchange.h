@@ -111,7 +111,8 @@ struct exchange {
 
     uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
     bool client_counted;      /* the request counts among those of its client */
-    uint64_t counted_bytes;   /* bytes of the body counted for --per-client-bytes-per-s */
+    uint64_t byte_rate;       /* --per-client-bytes-per-s; 0: the request has no such limit */
+    uint64_t counted_bytes;   /* bytes of the body counted for that limit */
 
     unsigned http_status;            /* status code of the answer */
     struct page page;                /* a page; its text is also answer.head, which is freed */
@@ -223,7 +224,7 @@ bool exchange_closed_inside_body(struct exchange *exchange);
 void exchange_refuse(struct exchange *exchange);
 
 /* Count the first `whole` bytes of the body: its declared length, or the bytes received so far.
- * Fails with THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not
+ * Fails with THROTTLED if they exceed exchange->byte_rate, which is not 0. Discarded body bytes are not
  * counted; otherwise Retry-After would be wrong. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);

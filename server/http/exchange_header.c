@@ -156,6 +156,9 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     }
     const bool named = name[0] != '\0' || forwarded;
     exchange->request.arrival.limited = named || exchange->address.family != AF_UNIX;
+    exchange->byte_rate = exchange->request.arrival.limited
+                              ? exchange->loop->server->config->per_client_bytes_per_s
+                              : 0;
     if (!named) {
         return STATUS_OK;
     }
@@ -198,7 +201,9 @@ static enum status check_limits(struct exchange *exchange, struct error *err)
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
     TRY(count_request(exchange, err));
     int64_t length = exchange->header.content_length;
-    return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
+    return exchange->byte_rate == 0
+               ? STATUS_OK
+               : exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
 
 /* ---- the codec ---- */

@@ -291,7 +291,9 @@ static enum status feed_payload(struct request *request, const char *bytes, size
         memcpy(input + request->body.payload_received, bytes, smaller_of(count, room));
     }
     request->body.payload_received = end;
-    cursor_feed(request);
+    if (request->scan.cursor != NULL) {
+        cursor_feed(request);
+    }
     return STATUS_OK;
 }
 

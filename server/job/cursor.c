@@ -412,9 +412,6 @@ void cursor_begin(struct request *request)
 void cursor_feed(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    if (cursor == NULL) {
-        return;
-    }
     HOLD_LOCK(&cursor->lock);
     cursor->arrived_bytes = request->body.payload_received;
     if (cursor->state == CURSOR_PARKED) {
@@ -488,12 +485,9 @@ static void detach_cursor(struct cursor *cursor)
     whole->memory.reserved_bytes = 0;
 }
 
-bool cursor_has_failed(struct request *request)
+bool cursor_look_for_failure(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    if (cursor == NULL) {
-        return false;
-    }
     HOLD_LOCK(&cursor->lock);
     const bool overdue =
         cursor->state == CURSOR_IN_FLIGHT &&

@@ -95,7 +95,7 @@ bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset)
     return true;
 }
 
-void buddy_give(struct buddy *buddy, size_t offset)
+bool buddy_give(struct buddy *buddy, size_t offset)
 {
     uint32_t leaf = (uint32_t)(offset / BUDDY_MIN_BYTES);
     assert(offset % BUDDY_MIN_BYTES == 0 && buddy->leaves[leaf].state == LEAF_TAKEN);
@@ -112,6 +112,7 @@ void buddy_give(struct buddy *buddy, size_t offset)
         order++;
     }
     set_free(buddy, leaf, order);
+    return buddy_unused(buddy);
 }
 
 bool buddy_unused(const struct buddy *buddy)

@@ -595,8 +595,7 @@ void memory_give(struct memory *memory, struct memory_block *block)
         memory->slab_bytes -= bytes;
     } else {
         struct shared_slab *shared = &memory->shared[block->bin - 1];
-        buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
-        if (buddy_unused(shared->buddy)) {
+        if (buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM)) {
             shared->unused_since_ns = clock_now_ns();
         }
     }
