@@ -133,8 +133,12 @@ static void on_done(uv_poll_t *poll, int status, int events)
         wake_returned(request);
         request = next;
     }
-    deadline_cut_evicted(loop);
-    accepting_open_handed(loop);
+    if (atomic_load(&loop->http->places.evicted) > 0) {
+        deadline_cut_evicted(loop);
+    }
+    if (atomic_load(&loop->handed) != NULL) {
+        accepting_open_handed(loop);
+    }
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
     }

@@ -299,17 +299,16 @@ static void report_scan(const struct cursor *cursor)
     }
 }
 
-/* NULL is fine. No other thread may have a pointer to the cursor. */
+/* No other thread may have a pointer to the cursor. */
 static void destroy_cursor(struct cursor *cursor)
 {
-    if (cursor == NULL) {
-        return;
+    if (cursor->whole == NULL) { /* detached */
+        struct memory *memory = cursor->slice.server->memory;
+        memory_give(memory, &cursor->block);
+        part_destroy(cursor->slice.scan.part, memory);
+        segments_destroy(cursor->slice.scan.segments);
+        memory_release(memory, cursor->slice.memory.reserved_bytes);
     }
-    struct memory *memory = cursor->slice.server->memory;
-    memory_give(memory, &cursor->block);
-    part_destroy(cursor->slice.scan.part, memory);
-    segments_destroy(cursor->slice.scan.segments);
-    memory_release(memory, cursor->slice.memory.reserved_bytes);
     client_release(cursor->slice.arrival.client);
     MUST(pthread_mutex_destroy(&cursor->lock));
     free(cursor);
@@ -515,7 +514,9 @@ bool cursor_release(struct request *request)
             detach_cursor(cursor);
         }
     }
-    destroy_cursor(request->scan.cursor);
+    if (request->scan.cursor != NULL) {
+        destroy_cursor(request->scan.cursor);
+    }
     part_destroy(request->scan.part, request->server->memory);
     segments_destroy(request->scan.segments);
     request->scan.cursor = NULL;
