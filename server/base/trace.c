@@ -2,10 +2,8 @@
  *
  *   tracer_add() --copy--> filling --swap--> sending --JSON--> http_post --> collector
  *
- * Possible failures: the collector cannot be reached or refuses a batch (the batch is dropped
- * at once); it is slow (the batch is dropped after SEND_NS, and requests that do not fit into
- * the buffer before). At the end of the process the last batch has CLOSE_NS. A sender that is
- * then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
+ * A batch is dropped after SEND_NS. At the end of the process the last batch has CLOSE_NS. A sender
+ * that is then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
 #include "server/base/trace.h"
 
 #include "proto/json/writer.h"

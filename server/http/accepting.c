@@ -2,8 +2,7 @@
  *
  * All loops listen. The loop that wakes first accepts the connection and hands it to the least
  * crowded loop, through a list that the other loop reads when it is woken; otherwise one loop,
- * and so one core, would serve a whole burst of connections. The serving loop gives the
- * connection a daemon of libmicrohttpd (http_daemons.c). In a drain a loop serves all
+ * and so one core, would serve a whole burst of connections. In a drain a loop serves all
  * connections that it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
@@ -13,12 +12,9 @@
  *
  * Every turn of a loop accepts some connections, even if earlier ones were not served yet: the
  * backlog is one queue for all clients, and a connection behind thousands of another client
- * would wait until all of those were served. At the limit of connections, new ones are
- * accepted, too, because only accept() tells the client's address; places.c decides which
- * connection is evicted for them. Connections of --probe-listen need no place: each loop has at
- * most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
- * connections stay in the backlog: libuv does not watch the sockets until a connection has
- * ended or a heartbeat has passed.
+ * would wait until all of those were served. Connections of --probe-listen need no place: each
+ * loop has at most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
+ * connections stay in the backlog until a connection has ended or a heartbeat has passed.
  *
  * Closing a listening socket resets the connections in its backlog, on which clients may have
  * sent requests. After listen_end() no new handshake begins. When the handshakes that had begun
