@@ -185,21 +185,6 @@ static enum status find_runs(struct segments *segments, struct error *err)
     return STATUS_OK;
 }
 
-/* Allocate the scans of a round. */
-static enum status allocate_launch(struct segments *segments, struct error *err)
-{
-    size_t scans = segments->run_count;
-    for (size_t i = 0; i < SEGMENTS_GATHER; i++) {
-        scans += segments->classes[i].count > 0;
-    }
-    segments->room = smaller_of(scans, SEGMENTS_LAUNCH);
-    segments->jobs = calloc(segments->room, sizeof *segments->jobs);
-    segments->plans = calloc(segments->room, sizeof *segments->plans);
-    return segments->jobs != NULL && segments->plans != NULL
-               ? STATUS_OK
-               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the scans of segments");
-}
-
 enum status segments_create(const struct scan_call *call, const struct scan_plan *plan,
                             struct segments **out, struct error *err)
 {
@@ -220,9 +205,14 @@ enum status segments_create(const struct scan_call *call, const struct scan_plan
     segments->inner = inner_of(plan);
     segments->outer = plan->lines / segments->inner.size;
     segments->long_cells = long_cells(plan);
-    enum status status = find_runs(segments, err);
-    if (status == STATUS_OK) {
-        status = allocate_launch(segments, err);
+    segments->room = (size_t)smaller_of(desc->segments, SEGMENTS_LAUNCH);
+    segments->jobs = calloc(segments->room, sizeof *segments->jobs);
+    segments->plans = calloc(segments->room, sizeof *segments->plans);
+    enum status status = STATUS_OK;
+    if (segments->jobs == NULL || segments->plans == NULL) {
+        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the scans of segments");
+    } else {
+        status = find_runs(segments, err);
     }
     if (status != STATUS_OK) {
         segments_destroy(segments);
