@@ -174,24 +174,25 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
 }
 
 /* Count the request among those of its client (--per-client-requests). */
-static enum status count_request(struct exchange *exchange, struct error *err)
+static enum status count_among_clients(struct exchange *exchange, struct error *err)
 {
-    uint64_t most = exchange->loop->server->config->per_client_requests;
+    struct request *request = &exchange->request;
+    const uint64_t most = exchange->loop->server->config->per_client_requests;
     uint64_t wait_ns = 0;
-    if (most > 0 && exchange->request.arrival.limited) {
-        if (!client_begin_request(exchange->request.arrival.client, most, &wait_ns)) {
-            exchange->request.reply.limit = METRICS_CLIENT_LIMIT_REQUESTS;
-            request_retry_after(&exchange->request, wait_ns);
-            return error_set(err, STATUS_THROTTLED,
-                             "this client has %" PRIu64
-                             " requests in flight, the server's --per-client-requests: wait "
-                             "for an answer before the next request, and try again after "
-                             "Retry-After seconds",
-                             most);
-        }
-        exchange->client_counted = true;
+    if (most == 0 || !request->arrival.limited) {
+        return STATUS_OK;
     }
-    return STATUS_OK;
+    exchange->client_counted = client_begin_request(request->arrival.client, most, &wait_ns);
+    if (exchange->client_counted) {
+        return STATUS_OK;
+    }
+    request->reply.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+    request_retry_after(request, wait_ns);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has %" PRIu64
+                     " requests in flight, the server's --per-client-requests: wait for an "
+                     "answer before the next request, and try again after Retry-After seconds",
+                     most);
 }
 
 /* Refuse a tensor if the queue is full, or its client has reached a limit. */
@@ -199,7 +200,7 @@ static enum status check_limits(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
-    TRY(count_request(exchange, err));
+    TRY(count_among_clients(exchange, err));
     int64_t length = exchange->header.content_length;
     return exchange->byte_rate == 0
                ? STATUS_OK
@@ -310,7 +311,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
-        TRY(count_request(exchange, err));
+        TRY(count_among_clients(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
