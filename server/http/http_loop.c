@@ -342,6 +342,7 @@ static enum status start_handles(struct http_loop *loop, struct error *err)
     loop->events.data = loop;
     loop->heartbeat.data = loop;
     loop->check.data = loop;
+    loop->beat_ns = clock_now_ns();
     if (uv_poll_start(&loop->done, UV_READABLE, on_done) != 0 ||
         uv_poll_start(&loop->events, UV_READABLE, on_events) != 0 ||
         uv_timer_start(&loop->heartbeat, on_heartbeat, HEARTBEAT_MS, HEARTBEAT_MS) != 0 ||

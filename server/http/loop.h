@@ -147,7 +147,7 @@ struct http_loop {
     size_t free_count;
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
     uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
-    uint64_t beat_ns;     /* time of the last heartbeat */
+    uint64_t beat_ns;     /* time of the last heartbeat; at first of the start */
     unsigned unswept;   /* heartbeats in a row without their sweep, after stops of the thread */
     bool refused_files; /* no descriptor or memory was left for the last connection */
     uint64_t id_seed;   /* state of loop_draw_id() */

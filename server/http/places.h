@@ -71,7 +71,7 @@ struct places {
     size_t reserve; /* constant: limit of the line, and of evicted connections still open */
     size_t used;    /* places of connections that are open, or handed to their loop */
     atomic_size_t evicted; /* evicted connections that are still open; read without the lock */
-    size_t richest; /* largest number of places that one client holds */
+    size_t richest;        /* largest number of places that one client holds */
     struct client_list *by_count; /* owned: [n], n <= most: the clients that hold n places */
     struct conn_ring ring; /* open connections; those that were examined last are at the end */
     struct newcomer_line line;   /* owned: newcomers that wait for a place */
