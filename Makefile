@@ -338,12 +338,12 @@ $(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/op
 	$(OPENAPI)/list_routes >$(@D)/routes
 	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
 	@mv $@.new $@
-$(B)/server/pages/embedded.o: $(OPENAPI)/openapi.json
+$(B)/server/http/routes.o: $(OPENAPI)/openapi.json
 # What the header of the console says: hashes of its style and script, and of all of it.
 build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)
 	sh server/pages/console.sh $< $(@D)
-$(B)/server/pages/embedded.o: build/console/etag server/pages/console.html
+$(B)/server/pages/page.o: build/console/etag server/pages/console.html
 # tallyd(8), made by a program that runs on the machine that builds.
 MANUAL_SRC := server/base/make_manual.c server/base/config.c kernels/machine.c \
               $(addprefix proto/,byte_size.c digits.c status.c text.c)

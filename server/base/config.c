@@ -255,40 +255,51 @@ struct arguments {
     int next;
 };
 
+/* Writes the name of a setting's flag, or of its variable. */
+typedef void name_function(const char *field, char *text, size_t room);
+
+/* Returns the row of the setting that has this name; NULL: there is none. */
+static const struct config_row *find_row(name_function *name_of, const char *name)
+{
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES] = "";
+        if (config_rows[i].field != NULL) {
+            name_of(config_rows[i].field, known, sizeof known);
+        }
+        if (strcmp(known, name) == 0) {
+            return &config_rows[i];
+        }
+    }
+    return NULL;
+}
+
+/* Returns the most similar name of a setting. */
+static struct suggestion suggest_setting(name_function *name_of, const char *name)
+{
+    struct suggestion suggestion = suggestion_for(name);
+    for (size_t i = 0; i < config_row_count; i++) {
+        char known[FLAG_BYTES];
+        if (config_rows[i].field != NULL) {
+            name_of(config_rows[i].field, known, sizeof known);
+            suggestion_consider(&suggestion, known);
+        }
+    }
+    return suggestion;
+}
+
 static enum status unknown_flag(const char *word, struct error *err)
 {
-    struct suggestion suggestion = suggestion_for(word);
     if (word[0] != '-') {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "\"%s\" is not a flag; tallyd --help lists them", word);
     }
-    for (size_t i = 0; i < config_row_count; i++) {
-        char known[FLAG_BYTES];
-        if (config_rows[i].field != NULL) {
-            config_flag_name(config_rows[i].field, known, sizeof known);
-            suggestion_consider(&suggestion, known);
-        }
-    }
+    struct suggestion suggestion = suggest_setting(config_flag_name, word);
     for (size_t i = 0; i < config_action_count; i++) {
         suggestion_consider(&suggestion, config_actions[i].flag);
     }
     return error_set(err, STATUS_INVALID_REQUEST, "unknown flag %s%s", word,
                      suggestion.text[0] != '\0' ? suggestion.text
                                                 : "; tallyd --help lists them");
-}
-
-static const struct config_row *find_row(const char *flag)
-{
-    for (size_t i = 0; i < config_row_count; i++) {
-        char known[FLAG_BYTES] = "";
-        if (config_rows[i].field != NULL) {
-            config_flag_name(config_rows[i].field, known, sizeof known);
-        }
-        if (strcmp(known, flag) == 0) {
-            return &config_rows[i];
-        }
-    }
-    return NULL;
 }
 
 /* Find the value of a flag: behind its '=', or the next word. A boolean flag alone is true. */
@@ -348,7 +359,7 @@ static enum status parse_word(struct arguments *arguments, struct config *config
         return error_set(err, STATUS_INVALID_REQUEST, "%s prints one thing: write %s env", flag,
                          flag);
     }
-    const struct config_row *row = find_row(flag);
+    const struct config_row *row = find_row(config_flag_name, flag);
     if (row == NULL) {
         return unknown_flag(flag, err);
     }
@@ -389,20 +400,6 @@ static enum status read_environment(const char *const *environment, struct confi
     return STATUS_OK;
 }
 
-static bool is_setting(const char *variable)
-{
-    for (size_t i = 0; i < config_row_count; i++) {
-        char known[FLAG_BYTES] = "";
-        if (config_rows[i].field != NULL) {
-            config_variable_name(config_rows[i].field, known, sizeof known);
-        }
-        if (strcmp(known, variable) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* True if another program defines the variable. */
 static bool is_foreign(const char *variable, const char *value)
 {
@@ -425,14 +422,7 @@ static bool is_foreign(const char *variable, const char *value)
 
 static enum status unknown_variable(const char *variable, struct error *err)
 {
-    struct suggestion suggestion = suggestion_for(variable);
-    for (size_t i = 0; i < config_row_count; i++) {
-        char known[FLAG_BYTES];
-        if (config_rows[i].field != NULL) {
-            config_variable_name(config_rows[i].field, known, sizeof known);
-            suggestion_consider(&suggestion, known);
-        }
-    }
+    const struct suggestion suggestion = suggest_setting(config_variable_name, variable);
     return error_set(
         err, STATUS_INVALID_REQUEST,
         "unknown variable %s%s (--allow-unknown-env starts all the same)", variable,
@@ -448,7 +438,8 @@ static enum status check_environment(const char *const *environment, struct erro
         (void)snprintf(variable, sizeof variable, "%.*s",
                        (int)smaller_of(length, VARIABLE_BYTES), *environment);
         if (strncmp(variable, "TALLY_", 6) == 0 && (*environment)[length] == '=' &&
-            !is_setting(variable) && !is_foreign(variable, *environment + length + 1)) {
+            find_row(config_variable_name, variable) == NULL &&
+            !is_foreign(variable, *environment + length + 1)) {
             return unknown_variable(variable, err);
         }
     }

@@ -1,10 +1,7 @@
-/* Sends a request in one piece and reads the head of its answer line by line. Each request has
- * its own connection: about one request per second is sent, and with a connection for each the
- * end of an answer need not be found.
+/* Sends a request in one piece and reads the head of its answer line by line. Each request, about
+ * one per second, has its own connection, so the end of an answer need not be found.
  *
  *   http_post_send() -> connection -> head and text -> status line, to the end of the head
- *
- * The fields and the body of an answer are ignored.
  *
  * Possible failures: the name is not known; no process listens; the deadline passes, in any
  * step; the server closes the connection or sends no HTTP/1.1; the status is not 2xx. */

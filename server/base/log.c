@@ -44,12 +44,13 @@ struct log {
     bool joined;            /* the writer has ended; of the thread that closes the log */
     pthread_mutex_t lock;   /* guards everything below */
     pthread_cond_t changed; /* monotonic clock */
-    char *filling;          /* owned */
-    char *writing;          /* owned; only the writer uses it */
+    char *filling;          /* one of the buffers */
+    char *writing;          /* the other one; only the writer uses it */
     size_t filled;
     bool closing;
     uint64_t reported; /* dropped lines that a report has counted */
     struct log_shares shares;
+    char buffers[2][BUFFER_BYTES];
 };
 
 /* ---- a line ---- */
@@ -314,8 +315,6 @@ static void log_free(struct log *log)
 {
     MUST(pthread_cond_destroy(&log->changed));
     MUST(pthread_mutex_destroy(&log->lock));
-    free(log->filling);
-    free(log->writing);
     free(log);
 }
 
@@ -330,12 +329,8 @@ enum status log_open(const struct log_options *options, struct log **out, struct
     atomic_init(&log->dropped, 0);
     thread_cond_init(&log->changed);
     MUST(pthread_mutex_init(&log->lock, NULL));
-    log->filling = malloc(BUFFER_BYTES);
-    log->writing = malloc(BUFFER_BYTES);
-    if (log->filling == NULL || log->writing == NULL) {
-        log_free(log);
-        return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the log");
-    }
+    log->filling = log->buffers[0];
+    log->writing = log->buffers[1];
     enum status status = thread_start(&log->writer, writer_main, log, "the log", err);
     if (status != STATUS_OK) {
         log_free(log);
@@ -409,14 +404,13 @@ void log_message(struct log *log, enum log_level level, const char *format, ...)
     struct log_line line;
     log_line_begin(&line, log->options.json, level, message);
     log_line_end(&line);
-    MUST(pthread_mutex_lock(&log->lock));
+    HOLD_LOCK(&log->lock);
     if (level < LOG_DEBUG) {
         submit_line(log, &line);
     } else if (admit_line(log, NULL)) {
         log_shares_charge(&log->shares, NULL, line.used);
         submit_line(log, &line);
     }
-    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 static enum log_level request_level(bool probe)
@@ -429,10 +423,8 @@ bool log_request_due(struct log *log, const struct address *client, bool probe)
     if (log == NULL || !log->options.requests || log->options.level < request_level(probe)) {
         return false;
     }
-    MUST(pthread_mutex_lock(&log->lock));
-    const bool due = admit_line(log, client);
-    MUST(pthread_mutex_unlock(&log->lock));
-    return due;
+    HOLD_LOCK(&log->lock);
+    return admit_line(log, client);
 }
 
 void log_request(struct log *log, const struct log_request *request)
@@ -464,10 +456,9 @@ void log_request(struct log *log, const struct log_request *request)
     }
     log_line_text(&line, "detail", request->detail);
     log_line_end(&line);
-    MUST(pthread_mutex_lock(&log->lock));
+    HOLD_LOCK(&log->lock);
     log_shares_charge(&log->shares, request->address, line.used);
     submit_line(log, &line);
-    MUST(pthread_mutex_unlock(&log->lock));
 }
 
 uint64_t log_dropped(struct log *log)

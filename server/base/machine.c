@@ -4,6 +4,7 @@
 #include "kernels/machine.h"
 #include "proto/macros.h"
 #include "server/base/clock.h"
+#include "server/base/thread.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -97,12 +98,11 @@ static struct {
 
 void machine_usage_sampled(uint64_t now_ns, struct machine_usage *out)
 {
-    MUST(pthread_mutex_lock(&sample.lock));
+    HOLD_LOCK(&sample.lock);
     if (!sample.taken || clock_span_ns(sample.taken_ns, now_ns) >= MACHINE_SAMPLE_NS) {
         machine_usage(&sample.usage);
         sample.taken = true;
         sample.taken_ns = now_ns;
     }
     *out = sample.usage;
-    MUST(pthread_mutex_unlock(&sample.lock));
 }

@@ -1,5 +1,5 @@
-/* Additions to pthread: a condition variable with the monotonic clock (clock.h), an error
- * message if a thread cannot be created, and a join with a deadline. */
+/* Additions to pthread: a condition variable with the monotonic clock (clock.h), a lock for the
+ * rest of a block, an error message if a thread cannot be created, and a join with a deadline. */
 #ifndef TALLY_SERVER_THREAD_H
 #define TALLY_SERVER_THREAD_H
 
@@ -20,6 +20,21 @@ static inline void thread_cond_init(pthread_cond_t *condition)
     MUST(pthread_cond_init(condition, &attributes));
     MUST(pthread_condattr_destroy(&attributes));
 }
+
+static inline pthread_mutex_t *thread_lock(pthread_mutex_t *lock)
+{
+    MUST(pthread_mutex_lock(lock));
+    return lock;
+}
+
+static inline void thread_unlock(pthread_mutex_t **lock)
+{
+    MUST(pthread_mutex_unlock(*lock));
+}
+
+/* Lock a mutex, and unlock it at the end of the block, behind the computation of its result. */
+#define HOLD_LOCK(lock) \
+    pthread_mutex_t *held __attribute__((cleanup(thread_unlock), unused)) = thread_lock(lock)
 
 /* Create a thread.
  * purpose   for the error message: "the log"

@@ -2,10 +2,8 @@
  *
  *   tracer_add() --copy--> filling --swap--> sending --JSON--> http_post --> collector
  *
- * Possible failures: the collector cannot be reached or refuses a batch (the batch is dropped
- * at once); it is slow (the batch is dropped after SEND_NS, and requests that do not fit into
- * the buffer before). At the end of the process the last batch has CLOSE_NS. A sender that is
- * then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
+ * A batch is dropped after SEND_NS. At the end of the process the last batch has CLOSE_NS. A sender
+ * that is then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
 #include "server/base/trace.h"
 
 #include "proto/json/writer.h"
@@ -58,15 +56,16 @@ struct tracer {
     pthread_t sender;
     /* Used by the sender only: */
     struct http_post *post;       /* owned */
-    struct trace_record *sending; /* owned: requests of the batch */
+    struct trace_record *sending; /* one of the buffers: requests of the batch */
     bool failing;                 /* the last batch has failed, and the log says so */
     _Atomic uint64_t deadline_ns; /* deadline of the batch */
     pthread_mutex_t lock;         /* guards the fields below; order: before the log's lock */
     pthread_cond_t changed;       /* monotonic clock */
-    struct trace_record *filling; /* owned: requests of the next batch */
+    struct trace_record *filling; /* the other one: requests of the next batch */
     atomic_size_t filled;         /* number of these; tracer_due() reads it without the lock */
     uint64_t closing_ns;          /* deadline of the last batch; 0: the tracer is not closing */
     bool abandoned; /* the sender owns the tracer; log and metrics may not exist any more */
+    struct trace_record buffers[2][BUFFER_TRACES];
 };
 
 /* ---- the text that is sent: an ExportTraceServiceRequest of OTLP, in JSON ---- */
@@ -297,8 +296,6 @@ static void tracer_free(struct tracer *tracer)
     http_post_destroy(tracer->post);
     MUST(pthread_cond_destroy(&tracer->changed));
     MUST(pthread_mutex_destroy(&tracer->lock));
-    free(tracer->filling);
-    free(tracer->sending);
     free(tracer);
 }
 
@@ -399,13 +396,9 @@ enum status tracer_open(const struct tracer_options *options, struct tracer **ou
     thread_cond_init(&tracer->changed);
     MUST(pthread_mutex_init(&tracer->lock, NULL));
     name_instance(tracer);
-    tracer->filling = calloc(BUFFER_TRACES, sizeof *tracer->filling);
-    tracer->sending = calloc(BUFFER_TRACES, sizeof *tracer->sending);
-    if (tracer->filling == NULL || tracer->sending == NULL) {
-        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for traces");
-    } else {
-        status = thread_start(&tracer->sender, sender_main, tracer, "traces", err);
-    }
+    tracer->filling = tracer->buffers[0];
+    tracer->sending = tracer->buffers[1];
+    status = thread_start(&tracer->sender, sender_main, tracer, "traces", err);
     if (status != STATUS_OK) {
         tracer_free(tracer);
         return status;

@@ -2,8 +2,7 @@
  *
  * All loops listen. The loop that wakes first accepts the connection and hands it to the least
  * crowded loop, through a list that the other loop reads when it is woken; otherwise one loop,
- * and so one core, would serve a whole burst of connections. The serving loop gives the
- * connection a daemon of libmicrohttpd (http_daemons.c). In a drain a loop serves all
+ * and so one core, would serve a whole burst of connections. In a drain a loop serves all
  * connections that it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
@@ -13,12 +12,9 @@
  *
  * Every turn of a loop accepts some connections, even if earlier ones were not served yet: the
  * backlog is one queue for all clients, and a connection behind thousands of another client
- * would wait until all of those were served. At the limit of connections, new ones are
- * accepted, too, because only accept() tells the client's address; places.c decides which
- * connection is evicted for them. Connections of --probe-listen need no place: each loop has at
- * most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
- * connections stay in the backlog: libuv does not watch the sockets until a connection has
- * ended or a heartbeat has passed.
+ * would wait until all of those were served. Connections of --probe-listen need no place: each
+ * loop has at most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
+ * connections stay in the backlog until a connection has ended or a heartbeat has passed.
  *
  * Closing a listening socket resets the connections in its backlog, on which clients may have
  * sent requests. After listen_end() no new handshake begins. When the handshakes that had begun
@@ -126,11 +122,10 @@ static void hand_over(struct http_loop *to, struct newcomer *newcomer)
     completion_wake(&to->completion);
 }
 
-/* Hand over the newcomers that get a place. After the thread was stopped, no connection is
- * evicted: connections that look idle may have sent a request meanwhile. */
+/* Hand over the newcomers that get a place. */
 static void hand_over_waiting(struct http_loop *loop)
 {
-    const bool may_evict = !is_draining(loop) && !loop->was_stopped;
+    const bool may_evict = !is_draining(loop);
     const uint64_t now_ns = clock_now_ns();
     while (!atomic_load(&loop->http->stopping)) {
         struct http_loop *wake = NULL;
@@ -163,40 +158,31 @@ void accepting_resume(struct http_loop *loop)
  * record. */
 static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
 {
-    struct accepted *accepted = &loop->accepted;
-    accepted->peer = address_of(&newcomer->peer);
-    accepted->client = newcomer->client;
-    accepted->tls = newcomer->tls;
-    accepted->probe = newcomer->probe;
-    newcomer->client = NULL;
     struct error ignored = ERROR_INIT;
     struct http_daemon *daemon = NULL;
-    if (http_daemon_ensure(loop, accepted->tls, &ignored) == STATUS_OK) {
-        daemon = http_daemons_acquire(loop, accepted->probe ? NULL : accepted->client);
-    }
-    if (daemon == NULL) {
-        (void)close(newcomer->fd);
-    } else {
+    loop->accepted = newcomer;
+    if (http_daemon_ensure(loop, newcomer->tls, &ignored) == STATUS_OK) {
+        daemon = http_daemons_acquire(loop, newcomer->probe ? NULL : newcomer->client);
         http_daemon_wake(daemon); /* the client may have sent a request already */
         (void)MHD_add_connection(daemon->mhd, newcomer->fd,
                                  (const struct sockaddr *)&newcomer->peer,
                                  newcomer->peer_bytes);
+    } else {
+        (void)close(newcomer->fd);
     }
-    free_newcomer(newcomer);
-    if (accepted->client != NULL) { /* no record was made: the connection is closed */
-        if (accepted->probe) {
+    if (newcomer->client != NULL) { /* no record was made: the connection is closed */
+        if (newcomer->probe) {
             (void)atomic_fetch_sub(&loop->http->probes, 1);
         } else {
-            places_give_back(&loop->http->places, accepted->client);
+            places_give_back(&loop->http->places, newcomer->client);
         }
-        client_release(accepted->client);
-        accepted->client = NULL;
         if (daemon != NULL) {
             http_daemon_release(daemon);
         }
         (void)atomic_fetch_sub_explicit(&loop->conn_count, 1, memory_order_relaxed);
         loop->conn_ended = true;
     }
+    free_newcomer(newcomer);
     if (loop->conn_ended) {
         accepting_resume(loop);
     }

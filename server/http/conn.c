@@ -10,10 +10,9 @@
 #include "server/base/metrics.h"
 #include "server/http/exchange.h"
 #include "server/http/loop.h"
-#include "server/http/tls.h"
 #include "server/sched/client.h"
 
-#include <microhttpd.h>
+#include <gnutls/gnutls.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -28,25 +27,22 @@ enum {
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
 {
     struct http_loop *loop = daemon->loop;
-    struct accepted *accepted = &loop->accepted;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct conn *conn =
-        info == NULL || accepted->client == NULL ? NULL : calloc(1, sizeof *conn);
+    struct newcomer *accepted = loop->accepted;
+    struct conn *conn = calloc(1, sizeof *conn);
     if (conn == NULL) {
         return NULL;
     }
     struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                                 .data.ptr = daemon};
-    if (epoll_ctl(loop->events_fd, EPOLL_CTL_ADD, info->connect_fd, &event) != 0) {
+    if (epoll_ctl(loop->events_fd, EPOLL_CTL_ADD, accepted->fd, &event) != 0) {
         free(conn);
         return NULL;
     }
     conn->connection = connection;
-    conn->fd = info->connect_fd;
+    conn->fd = accepted->fd;
     conn->loop = loop;
     conn->daemon = daemon;
-    conn->peer = accepted->peer;
+    conn->peer = address_of(&accepted->peer);
     conn->local = address_is_local(&conn->peer);
     conn->client = accepted->client;
     accepted->client = NULL;
@@ -94,20 +90,16 @@ void conn_free(struct conn *conn)
     free(conn);
 }
 
-/* Publish the activity for places.c, which threads of other loops call, too. */
-static void note_activity(struct conn *conn)
-{
-    const struct exchange *exchange = conn->exchange;
-    const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
-    const uint64_t value = busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns;
-    atomic_store_explicit(&conn->activity, value, memory_order_relaxed);
-}
-
 void conn_restart_clock(struct conn *conn)
 {
     const struct http_loop *loop = conn->loop;
+    const struct exchange *exchange = conn->exchange;
+    const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
     conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
-    note_activity(conn);
+    /* for places.c, which threads of other loops call, too */
+    atomic_store_explicit(&conn->activity,
+                          busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns,
+                          memory_order_relaxed);
     conn->answer_given = 0;
     memset(conn->progress, 0, sizeof conn->progress);
     conn->seen_bytes = 0;
@@ -124,7 +116,9 @@ void exchange_enter(struct exchange *exchange, enum request_state state)
 
 bool conn_unread(const struct conn *conn)
 {
-    return client_socket_unread(conn->fd) || (conn->tls != NULL && tls_unread(conn));
+    /* decrypted bytes that libmicrohttpd has not read count, too */
+    return client_socket_unread(conn->fd) ||
+           (conn->tls != NULL && gnutls_record_check_pending(conn->tls) > 0);
 }
 
 /* If the socket has unread bytes, have close() reset the connection. By itself close() resets
@@ -175,17 +169,28 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes)
     conn->asked_bytes += bytes + frames;
 }
 
-/* Get the number of bytes received so far; over TLS, of decrypted bytes. Returns false if the
- * number is not known. */
+/* Get the number of bytes from the client so far; over TLS, of decrypted bytes, and an incomplete
+ * record counts with its encrypted bytes. Each received record has the same overhead. GnuTLS counts
+ * the records that it has decrypted; in TLS 1.2 the client's Finished is the first of them. The
+ * count restarts with a new key, and a padded record has more overhead: in both cases the result
+ * here is too large. Returns false if the number is not known. */
 static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {
-    if (conn->tls != NULL) {
-        return tls_received(conn, bytes);
+    unsigned char number[8];
+    uint64_t records = 0;
+    if (conn->tls == NULL) {
+        const bool known = client_socket_received(conn->fd, bytes);
+        *bytes += conn->counted_bytes;
+        return known;
     }
-    if (!client_socket_received(conn->fd, bytes)) {
+    if (gnutls_record_get_state(conn->tls, 1, NULL, NULL, NULL, number) != 0) {
         return false;
     }
-    *bytes += conn->counted_bytes;
+    for (size_t i = 0; i < sizeof number; i++) {
+        records = records << 8 | number[i];
+    }
+    records -= gnutls_protocol_get_version(conn->tls) < GNUTLS_TLS1_3;
+    *bytes = conn->pulled_bytes - records * gnutls_record_overhead_size(conn->tls);
     return true;
 }
 

@@ -34,7 +34,7 @@
 #include "server/memory/memory.h"
 #include "server/sched/client.h"
 
-#include <poll.h>
+#include <sys/epoll.h>
 
 enum {
     GRACE_S = 10,     /* age of a body from which its rate is checked */
@@ -42,7 +42,6 @@ enum {
     LINGER_S = 10,    /* time in which the client of a refused request may send more */
     QUIET_MS = 400,   /* time for which a drain waits for a request on an idle connection */
     YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that left */
-    POLL_BATCH = 128, /* connections in one poll() */
     STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
@@ -292,44 +291,69 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
     return (double)(bytes_moved(conn) - before->moved) * NS_PER_S / (double)age_ns;
 }
 
-/* ---- while memory is refused ---- */
+/* ---- while memory is refused, or all places are used ---- */
 
-/* Returns the least rate, in bytes per second, of a request that holds `held` bytes of memory:
- * these move within TURNOVER_S, unless that needs more than LINK_RATE, and within
- * ADMISSION_TURNOVER_S in any case. */
-static uint64_t least_rate(const struct config *config, uint64_t held)
-{
-    const uint64_t rate = smaller_of(held / TURNOVER_S, LINK_RATE);
-    return larger_of(larger_of(rate, held / ADMISSION_TURNOVER_S), config->min_upload_rate);
-}
+/* What a slow connection keeps from others. */
+enum held {
+    HELD_MEMORY,
+    HELD_PLACE
+};
 
-/* Returns for how many seconds the request will hold its memory at its recent rate; 0: the
- * request is fast enough, or its rate is not known. */
-static double seconds_of_holding(const struct conn *conn, uint64_t now_ns)
+/* Returns for how many seconds the connection will hold its memory or its place at its recent rate;
+ * 0: the rate is high enough, or not known. The bytes that the request holds, or those of its body
+ * or answer, should move within TURNOVER_S or at LINK_RATE. In any case they move at
+ * --min-upload-rate, and memory is released within ADMISSION_TURNOVER_S. */
+static double seconds_of_holding(const struct conn *conn, enum held held, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
     if (rate < 0) { /* also if another thread owns the request, and may change reserved_bytes */
         return 0;
     }
-    const uint64_t held = conn->exchange->request.memory.reserved_bytes;
-    const uint64_t wanted = least_rate(conn->loop->server->config, held);
-    return rate < (double)wanted ? (double)held / (rate + 1) : 0;
+    const struct request *request = &conn->exchange->request;
+    uint64_t bytes = conn->answer_bytes;
+    uint64_t wanted = conn->loop->server->config->min_upload_rate;
+    if (held == HELD_MEMORY) {
+        bytes = request->memory.reserved_bytes;
+        wanted = larger_of(wanted, bytes / ADMISSION_TURNOVER_S);
+    } else if (is_receiving(conn)) {
+        bytes = request->body.declared > 0 ? (uint64_t)request->body.declared
+                                           : request->body.received;
+    }
+    wanted = larger_of(wanted, smaller_of(bytes / TURNOVER_S, LINK_RATE));
+    return rate < (double)wanted ? (double)(bytes + (held == HELD_PLACE)) / (rate + 1) : 0;
 }
 
-/* Returns the connection that will hold memory for longest; NULL: none is too slow. */
-static struct conn *find_slowest(const struct http_loop *loop, uint64_t now_ns)
+/* Returns the connection that will hold its memory, or its place, for longest; NULL: all move fast
+ * enough. A place counts if the client of the connection holds `least` places or more. */
+static struct conn *find_slowest(const struct http_loop *loop, enum held held, uint64_t least,
+                                 uint64_t now_ns)
 {
     struct conn *slowest = NULL;
     double most = 0;
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
          conn = loop_next_conn(loop, conn)) {
-        double seconds = conn->cut ? 0 : seconds_of_holding(conn, now_ns);
+        const bool counts =
+            !conn->cut &&
+            (held == HELD_MEMORY ||
+             (!conn->probe &&
+              atomic_load_explicit(&conn->client->connections, memory_order_relaxed) >= least));
+        const double seconds = counts ? seconds_of_holding(conn, held, now_ns) : 0;
         if (seconds > most) {
             slowest = conn;
             most = seconds;
         }
     }
     return slowest;
+}
+
+/* Cut a connection that holds what others need. */
+static void cut_holder(struct conn *conn, const char *why_sending, const char *why_reading)
+{
+    if (is_receiving(conn)) {
+        time_out_request(conn, why_sending);
+    } else {
+        cut_slow(conn, why_reading);
+    }
 }
 
 /* Returns the reserved bytes of requests on connections that were cut. They are released when
@@ -354,65 +378,20 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
     const uint64_t wanted = memory_pressed(
         loop->server->memory, larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
     uint64_t freed = wanted == 0 ? 0 : closing_bytes(loop);
-    struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, now_ns);
+    struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, HELD_MEMORY, 0, now_ns);
     if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
                                                         now_ns + RELIEF_MS * NS_PER_MS)) {
         return;
     }
     for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
         freed += conn->exchange->request.memory.reserved_bytes;
-        if (is_receiving(conn)) {
-            time_out_request(
-                conn,
-                "other requests need memory, and this request, which holds some, arrives too "
-                "slowly");
-        } else {
-            cut_slow(conn, "other requests need memory, and the answer is read too slowly");
-        }
-        conn = find_slowest(loop, now_ns);
+        cut_holder(
+            conn,
+            "other requests need memory, and this request, which holds some, arrives too "
+            "slowly",
+            "other requests need memory, and the answer is read too slowly");
+        conn = find_slowest(loop, HELD_MEMORY, 0, now_ns);
     }
-}
-
-/* ---- while all places are used ---- */
-
-/* Returns for how many seconds the connection will hold its place at its recent rate; 0: the
- * rate is high enough, or not known. A body or an answer should be over within TURNOVER_S or
- * move at LINK_RATE, and in any case move at --min-upload-rate. */
-static double seconds_of_place(const struct conn *conn, uint64_t now_ns)
-{
-    const double rate = recent_rate(conn, now_ns);
-    if (rate < 0) {
-        return 0;
-    }
-    const struct request_body *body = &conn->exchange->request.body;
-    uint64_t bytes = conn->answer_bytes;
-    if (is_receiving(conn)) {
-        bytes = body->declared > 0 ? (uint64_t)body->declared : body->received;
-    }
-    const uint64_t wanted = larger_of(smaller_of(bytes / TURNOVER_S, LINK_RATE),
-                                      conn->loop->server->config->min_upload_rate);
-    return rate < (double)wanted ? (double)(bytes + 1) / (rate + 1) : 0;
-}
-
-/* Returns the connection that will hold its place for longest, among those whose clients hold
- * `least` places or more; NULL: all move fast enough. */
-static struct conn *find_slow_place(const struct http_loop *loop, uint64_t least,
-                                    uint64_t now_ns)
-{
-    struct conn *slowest = NULL;
-    double most = 0;
-    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
-         conn = loop_next_conn(loop, conn)) {
-        const uint64_t holds =
-            atomic_load_explicit(&conn->client->connections, memory_order_relaxed);
-        const bool may_evict = !conn->cut && !conn->probe && holds >= least;
-        const double seconds = may_evict ? seconds_of_place(conn, now_ns) : 0;
-        if (seconds > most) {
-            slowest = conn;
-            most = seconds;
-        }
-    }
-    return slowest;
 }
 
 /* Evict slow connections for newcomers for which places.c found no idle connection. */
@@ -421,20 +400,16 @@ static void relieve_places(struct http_loop *loop, uint64_t now_ns)
     struct places *places = &loop->http->places;
     for (int cut = 0; cut < MOST_CUT && loop->draining_ns == 0; cut++) {
         const uint64_t wanted = places_wanted(places);
-        struct conn *conn = wanted == 0 ? NULL : find_slow_place(loop, wanted, now_ns);
+        struct conn *conn = wanted == 0 ? NULL : find_slowest(loop, HELD_PLACE, wanted, now_ns);
         if (conn == NULL || !places_evict(places, conn)) {
             return;
         }
         metrics_add(loop->server->metrics, METRICS_COUNTER_EVICTED, 1);
-        if (is_receiving(conn)) {
-            time_out_request(conn,
-                             "all connections of the server were in use (--max-connections), "
-                             "and this request arrived too slowly: send the request again, "
-                             "faster or in smaller parts");
-        } else {
-            cut_slow(conn,
-                     "other clients need a connection, and the answer is read too slowly");
-        }
+        cut_holder(
+            conn,
+            "all connections of the server were in use (--max-connections), and this "
+            "request arrived too slowly: send the request again, faster or in smaller parts",
+            "other clients need a connection, and the answer is read too slowly");
         accepting_resume(loop);
     }
 }
@@ -456,7 +431,6 @@ static void cut_evicted(struct conn *conn)
     } else {
         if (request_is_away(&exchange->request)) {
             exchange_cancel(exchange);
-            cursor_cancel(&exchange->request);
         }
         conn_cut_because(conn, "another client needed a connection, and this client had most");
     }
@@ -476,11 +450,12 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that have left ---- */
 
-/* The client has closed its side, or the connection was reset (`reset`). libmicrohttpd 0.9.75
- * can miss that, and does not notice it while the daemon does not run. */
-static void client_hung_up(struct conn *conn, bool reset)
+/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss that,
+ * and does not notice it while the daemon does not run. */
+static void client_hung_up(struct conn *conn)
 {
     struct exchange *exchange = conn->exchange;
+    const bool reset = (conn->hangups & (EPOLLHUP | EPOLLERR)) != 0;
     if (state_of(conn) == REQUEST_ANSWERING) {
         return; /* the client may still read */
     }
@@ -504,19 +479,6 @@ static void client_hung_up(struct conn *conn, bool reset)
          * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
          * the request at its next tick, or its run is completed first. */
         exchange_cancel(exchange);
-        cursor_cancel(&exchange->request);
-    }
-}
-
-static void look_for_hangups(struct conn *const *conns, struct pollfd *fds, nfds_t count)
-{
-    if (count == 0 || poll(fds, count, 0) <= 0) {
-        return;
-    }
-    for (nfds_t i = 0; i < count; i++) {
-        if ((fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
-            client_hung_up(conns[i], (fds[i].revents & (POLLHUP | POLLERR)) != 0);
-        }
     }
 }
 
@@ -525,25 +487,14 @@ void deadline_sweep(struct http_loop *loop)
     uint64_t now_ns = clock_now_ns();
     relieve_memory(loop, now_ns);
     relieve_places(loop, now_ns);
-    struct conn *conns[POLL_BATCH];
-    struct pollfd fds[POLL_BATCH];
-    nfds_t count = 0;
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
          conn = loop_next_conn(loop, conn)) {
-        if (conn->cut) {
-            continue;
+        if (!conn->cut) {
+            check_conn(conn, now_ns);
         }
-        check_conn(conn, now_ns);
-        if (conn->cut || state_of(conn) == REQUEST_ANSWERING ||
-            clock_span_ns(conn->since_ns, now_ns) < YOUNG_MS * NS_PER_MS) {
-            continue;
-        }
-        conns[count] = conn;
-        fds[count++] = (struct pollfd){.fd = conn->fd, .events = POLLRDHUP};
-        if (count == POLL_BATCH) {
-            look_for_hangups(conns, fds, count);
-            count = 0;
+        if (!conn->cut && conn->hangups != 0 &&
+            clock_span_ns(conn->since_ns, now_ns) >= YOUNG_MS * NS_PER_MS) {
+            client_hung_up(conn);
         }
     }
-    look_for_hangups(conns, fds, count);
 }

@@ -17,11 +17,16 @@
  *     way.
  *
  * Possible failures: no memory for a record, and libmicrohttpd closes the connection; the
- * refusals of body.h, of pages and of exchange_limits.c. Thread: the loop. */
+ * refusals of body.h and of pages; THROTTLED by a limit of the client. Thread: the loop. */
 #include "server/http/exchange.h"
 
+#include "proto/attributes.h"
+#include "proto/byte_size.h"
 #include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
 #include "server/base/metrics.h"
+#include "server/base/trace.h"
 #include "server/http/loop.h"
 #include "server/job/body.h"
 #include "server/job/cursor.h"
@@ -31,6 +36,7 @@
 #include "server/sched/admission.h"
 #include "server/sched/client.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,21 +49,12 @@ enum {
     KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
     KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
     FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
-    KEPT_TARGET_BYTES = 1024  /* size up to which a record keeps that memory */
+    KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps that memory */
+    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients ... */
+    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
 };
 
 /* ---- records, kept between requests ---- */
-
-static struct exchange *pop_record(struct http_loop *loop)
-{
-    struct exchange *exchange = loop->free_exchanges;
-    if (exchange == NULL) {
-        return calloc(1, sizeof *exchange);
-    }
-    loop->free_exchanges = exchange->next_free;
-    loop->free_count--;
-    return exchange;
-}
 
 static void reset_record(struct exchange *exchange)
 {
@@ -71,14 +68,12 @@ static void reset_record(struct exchange *exchange)
     exchange->token_name[0] = '\0';
 }
 
+/* Copy the target twice: the header's check parses one copy in place. */
 static bool copy_target(struct exchange *exchange, const char *target)
 {
-    const size_t whole = strlen(target) + 1;
-    size_t path = 0;
-    const char *asked = target_path(target, &path);
-    const size_t bytes = whole + path + 1;
-    if (exchange->target == NULL || bytes > exchange->target_capacity) {
-        const size_t capacity = bytes < FIRST_TARGET_BYTES ? FIRST_TARGET_BYTES : bytes;
+    const size_t bytes = strlen(target) + 1;
+    if (exchange->target == NULL || 2 * bytes > exchange->target_capacity) {
+        const size_t capacity = larger_of(2 * bytes, FIRST_TARGET_BYTES);
         char *grown = realloc(exchange->target, capacity);
         if (grown == NULL) {
             return false;
@@ -86,22 +81,27 @@ static bool copy_target(struct exchange *exchange, const char *target)
         exchange->target = grown;
         exchange->target_capacity = capacity;
     }
-    memcpy(exchange->target, target, whole);
-    memcpy(exchange->target + whole, asked, path);
-    exchange->target[whole + path] = '\0';
+    memcpy(exchange->target, target, bytes);
+    memcpy(exchange->target + bytes, target, bytes);
     return true;
 }
 
 struct exchange *exchange_begin(struct conn *conn, const char *target)
 {
     struct http_loop *loop = conn->loop;
-    struct exchange *exchange = pop_record(loop);
+    struct exchange *exchange = loop->free_exchanges;
+    if (exchange == NULL) {
+        exchange = calloc(1, sizeof *exchange);
+    } else {
+        loop->free_exchanges = exchange->next_free;
+        loop->free_count--;
+    }
     if (exchange == NULL || !copy_target(exchange, target)) {
         exchange_free(exchange);
         return NULL;
     }
     reset_record(exchange);
-    exchange->raw_path = exchange->target + strlen(exchange->target) + 1;
+    exchange->raw_target = exchange->target + strlen(exchange->target) + 1;
     exchange->conn = conn;
     exchange->loop = loop;
     exchange->address = conn->peer;
@@ -116,15 +116,6 @@ struct exchange *exchange_begin(struct conn *conn, const char *target)
     exchange->request.line.ticket = conn->since_ns;
     metrics_gauge_add(loop->server->metrics, METRICS_GAUGE_ACTIVE_REQUESTS, 1);
     return exchange;
-}
-
-static void forget_long_target(struct exchange *exchange)
-{
-    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
-        free(exchange->target);
-        exchange->target = NULL;
-        exchange->target_capacity = 0;
-    }
 }
 
 void exchange_free(struct exchange *exchange)
@@ -184,46 +175,141 @@ void exchange_refuse(struct exchange *exchange)
     }
 }
 
+/* ---- limits of the client ---- */
+
+enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, struct error *err)
+{
+    const uint64_t rate = exchange->byte_rate;
+    uint64_t wait_ns = 0;
+    if (whole <= exchange->counted_bytes && whole > 0) {
+        return STATUS_OK;
+    }
+    if (client_may_send(exchange->request.arrival.client, exchange->request.line.ticket,
+                        whole - exchange->counted_bytes, rate, clock_now_ns(), &wait_ns)) {
+        exchange->counted_bytes = whole;
+        return STATUS_OK;
+    }
+    char limit[32];
+    char ahead[32];
+    byte_size_text(rate, limit, sizeof limit);
+    byte_size_text((uint64_t)((double)wait_ns * (double)rate / NS_PER_S), ahead, sizeof ahead);
+    exchange->request.reply.limit = METRICS_CLIENT_LIMIT_BYTES;
+    request_retry_after(&exchange->request, wait_ns);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has sent %s more than %s per second allow, the server's "
+                     "--per-client-bytes-per-s: try again after Retry-After seconds",
+                     ahead, limit);
+}
+
+/* Add bytes to the sum unless it would exceed `most`; returns false if it would. */
+static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
+{
+    const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
+    const bool fits = before + bytes <= most;
+    if (!fits) {
+        (void)atomic_fetch_sub_explicit(sum, bytes, memory_order_relaxed);
+    }
+    return fits;
+}
+
+/* Count the page of the exchange as unread, until the kernel has accepted all bytes of it. Pages are
+ * outside the memory budget, so that an operator gets /metrics when the budget is used up. Without a
+ * limit, clients that do not read their pages would make the service hold any number of pages. Sets
+ * request.error if its client (THROTTLED), or all clients together (OUT_OF_MEMORY), have too many
+ * bytes of unread pages. */
+static void count_page(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    struct client *client = request->arrival.limited ? request->arrival.client : NULL;
+    const uint64_t bytes = exchange->page.bytes;
+    char most[32];
+    if (bytes == 0 || exchange->route->scopes == ROUTE_SCOPE_OPEN) {
+        return; /* a health probe is answered even if the limits of pages are reached */
+    }
+    if (client != NULL && !count_within(&client->page_bytes, bytes, CLIENT_PAGES_BYTES)) {
+        byte_size_text(CLIENT_PAGES_BYTES, most, sizeof most);
+        request->reply.limit = METRICS_CLIENT_LIMIT_PAGES;
+        (void)error_set(&request->error, STATUS_THROTTLED,
+                        "this client has not read pages that it asked for, of nearly %s "
+                        "together: read those answers, and try again after Retry-After seconds",
+                        most);
+    } else if (count_within(&exchange->loop->http->page_bytes, bytes, PAGES_BYTES)) {
+        exchange->page_bytes = bytes;
+    } else {
+        if (client != NULL) {
+            (void)atomic_fetch_sub_explicit(&client->page_bytes, bytes, memory_order_relaxed);
+        }
+        byte_size_text(PAGES_BYTES, most, sizeof most);
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY,
+                        "clients have not read pages that they asked for, of nearly %s "
+                        "together: try again after Retry-After seconds",
+                        most);
+    }
+}
+
+/* End all counts of the exchange, which ends. */
+static void uncount(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    if (exchange->client_counted) {
+        exchange_uncount_request(exchange);
+    }
+    if (exchange->page_bytes > 0) {
+        (void)atomic_fetch_sub_explicit(&exchange->loop->http->page_bytes, exchange->page_bytes,
+                                        memory_order_relaxed);
+        if (request->arrival.limited) {
+            (void)atomic_fetch_sub_explicit(&request->arrival.client->page_bytes,
+                                            exchange->page_bytes, memory_order_relaxed);
+        }
+    }
+    if (exchange->counted_bytes > request->body.received) {
+        client_sends_less(request->arrival.client, exchange->counted_bytes,
+                          request->body.received, exchange->byte_rate);
+    }
+}
+
 /* ---- the body ---- */
 
-static enum exchange_step discard_bytes(struct exchange *exchange, size_t count)
+/* Discard bytes of the body. Returns false if the client of a refused request sends too many. */
+static bool discard_bytes(struct exchange *exchange, size_t count)
 {
+    exchange->request.body.received += count;
     exchange->discarded_bytes += count;
     if (request_state(&exchange->request) == REQUEST_LINGERING) {
-        return exchange->discarded_bytes > LINGER_BYTES ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
+        return exchange->discarded_bytes <= LINGER_BYTES;
     }
     if (exchange->discarded_bytes > KEEP_ALIVE_DISCARD_BYTES) {
         respond_early(exchange);
     }
-    return EXCHANGE_CONTINUE;
+    return true;
 }
 
-enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count)
+bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 {
     struct request *request = &exchange->request;
     if (atomic_load_explicit(&request->cancelled, memory_order_relaxed)) {
-        return EXCHANGE_CLOSE; /* the client closed the connection while the body was PAUSED */
+        return false; /* the client closed the connection while the body was PAUSED */
     }
     if (request_state(request) == REQUEST_BODY && exchange_is_too_late(exchange)) {
         exchange_refuse(exchange);
     }
     if (request_state(request) != REQUEST_BODY) {
-        request->body.received += count;
         return discard_bytes(exchange, count);
     }
     if (!infer_admit(request, count) || !body_has_pages(request, count)) {
-        return EXCHANGE_PAUSE;
+        return true; /* another thread owns the request */
     }
     request->body.received += count;
     /* The bytes of a body of known length were counted with its header. */
-    if ((exchange->header.chunked && exchange_admit_bytes(exchange, request->body.received,
-                                                          &request->error) != STATUS_OK) ||
+    if ((exchange->header.chunked && exchange->byte_rate > 0 &&
+         exchange_admit_bytes(exchange, request->body.received, &request->error) !=
+             STATUS_OK) ||
         body_feed(request, bytes, count, &request->error) != STATUS_OK ||
         cursor_has_failed(request)) {
         exchange_refuse(exchange);
-        return EXCHANGE_CONTINUE;
+        return true;
     }
-    return exchange_closed_inside_body(exchange) ? EXCHANGE_CLOSE : EXCHANGE_CONTINUE;
+    return !exchange_closed_inside_body(exchange);
 }
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
@@ -241,18 +327,18 @@ size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
     return count;
 }
 
-enum exchange_step exchange_feed_kept(struct exchange *exchange)
+bool exchange_feed_kept(struct exchange *exchange)
 {
     if (exchange->kept == NULL) {
-        return EXCHANGE_CONTINUE;
+        return true;
     }
-    enum exchange_step step = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
-    if (step != EXCHANGE_PAUSE) {
+    const bool open = exchange_data(exchange, exchange->kept, exchange->kept_bytes);
+    if (!request_is_away(&exchange->request)) {
         free(exchange->kept);
         exchange->kept = NULL;
         exchange->kept_bytes = 0;
     }
-    return step;
+    return open;
 }
 
 bool exchange_closed_inside_body(struct exchange *exchange)
@@ -263,15 +349,11 @@ bool exchange_closed_inside_body(struct exchange *exchange)
          * on its way. */
         client_socket_discard(exchange->conn->fd);
         exchange->request.error = (struct error)ERROR_INIT; /* was CLIENT_GONE */
-        respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
-                        "the connection was closed inside the body");
-        return true;
-    }
-    /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
-     * libmicrohttpd reads until nothing is left, and so notices the end itself. */
-    if (length < 0 || exchange->conn->tls != NULL ||
-        exchange->request.body.received >= (uint64_t)length ||
-        !client_socket_closed(exchange->conn->fd)) {
+    } else if (length < 0 || exchange->conn->tls != NULL ||
+               exchange->request.body.received >= (uint64_t)length ||
+               !client_socket_closed(exchange->conn->fd)) {
+        /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
+         * libmicrohttpd reads until nothing is left, and so notices the end itself. */
         return false;
     }
     respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
@@ -293,14 +375,12 @@ static void make_page(struct exchange *exchange)
     struct page *page = &exchange->page;
     const struct route *route = exchange->route;
     *page = (struct page){.http_status = 200, .content_type = "application/json"};
+    json_writer_init(&page->json);
     if (route->text != NULL) {
         page->http_status = route->http_status;
         page_fixed(page, route->text);
-        return;
-    }
-    json_writer_init(&page->json);
-    enum status status = route->page(&page_request, page, &request->error);
-    if (status == STATUS_OK && (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
+    } else if (route->page(&page_request, page, &request->error) == STATUS_OK &&
+               (page->json.bytes > 0 || !json_writer_ok(&page->json))) {
         page->text = json_writer_take(&page->json, &page->bytes);
         if (page->text == NULL) {
             (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, "no memory for the answer");
@@ -309,34 +389,33 @@ static void make_page(struct exchange *exchange)
     json_writer_deinit(&page->json);
     request->reply.answer.head = page->text; /* freed with the request */
     if (request->error.status == STATUS_OK) {
-        exchange_count_page(exchange);
+        count_page(exchange);
     }
 }
 
-enum exchange_step exchange_body_end(struct exchange *exchange)
+bool exchange_body_end(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
     if (exchange->header.chunked) {
         conn_count_chunks(exchange->conn, request->body.received);
     }
-    if (request_state(request) != REQUEST_BODY) {
-        return request_state(request) == REQUEST_LINGERING ? EXCHANGE_CLOSE : EXCHANGE_ANSWER;
+    if (request_state(request) == REQUEST_LINGERING) {
+        return false;
     }
-    if (exchange_is_too_late(exchange)) {
-        return EXCHANGE_ANSWER;
-    }
-    request->times.received = clock_now_ns();
-    if (body_finish(request, &request->error) != STATUS_OK) {
-        return EXCHANGE_ANSWER;
-    }
-    if (request->arrival.codec == NULL) {
-        if (!exchange->bodiless) {
+    if (request_state(request) == REQUEST_BODY && !exchange_is_too_late(exchange)) {
+        request->times.received = clock_now_ns();
+        const bool whole = body_finish(request, &request->error) == STATUS_OK;
+        if (whole && request->arrival.codec != NULL) {
+            request_enter(request, REQUEST_PARSE);
+            (void)job_run(request); /* READY, or another thread owns the request */
+            return true;
+        }
+        if (whole && !exchange->bodiless) {
             make_page(exchange);
         }
-        return EXCHANGE_ANSWER;
     }
-    request_enter(request, REQUEST_PARSE);
-    return job_run(request) ? EXCHANGE_ANSWER : EXCHANGE_HANDED_OVER;
+    request_enter(request, REQUEST_READY);
+    return true;
 }
 
 void exchange_resume(struct exchange *exchange)
@@ -346,13 +425,148 @@ void exchange_resume(struct exchange *exchange)
     http_daemon_resume(exchange->conn->daemon);
 }
 
+/* ---- trace, metrics and log ---- */
+
+void exchange_begin_trace(struct exchange *exchange)
+{
+    struct http_loop *loop = exchange->loop;
+    const struct header_check *header = &exchange->header;
+    struct tracer *tracer = loop->server->tracer;
+    const struct header_list *states = &header->tracestate;
+    bool there = header->traceparent.total > 0;
+    /* With two traceparent fields neither is valid. */
+    if (header->traceparent.total == 1 &&
+        trace_context_read(header->traceparent.texts[0], loop_draw_id(loop),
+                           &exchange->trace)) {
+        if (states->total == states->count) {
+            trace_context_read_state(states->texts, states->count, &exchange->trace);
+        }
+        return;
+    }
+    bool tensor = exchange->route != NULL && exchange->route->kind != ROUTE_PAGE;
+    bool sampled = (there || tensor) && tracer_begins(tracer, exchange->request.times.arrived);
+    if (there || sampled) {
+        const uint64_t random[] = {loop_draw_id(loop), loop_draw_id(loop), loop_draw_id(loop)};
+        trace_context_begin(&exchange->trace, random);
+        exchange->trace.flags |= sampled ? TRACE_SAMPLED : 0;
+    }
+}
+
+static void end_trace(const struct exchange *exchange, const struct log_request *line,
+                      uint64_t now_ns)
+{
+    const struct trace_request ended = {
+        .context = &exchange->trace,
+        .line = line,
+        .route = exchange->route != NULL ? exchange->route->pattern : NULL,
+        .tls = exchange->conn->tls != NULL,
+        .times = exchange->request.times,
+        .answered_ns =
+            request_state(&exchange->request) == REQUEST_ANSWERING
+                /* the clock of this state began with the run that made the answer */
+                ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
+                : 0,
+        .ended_ns = now_ns,
+    };
+    tracer_add(exchange->loop->server->tracer, &ended);
+}
+
+static void count_request(struct exchange *exchange)
+{
+    struct request *request = &exchange->request;
+    const struct route *route = exchange->route;
+    enum request_state state = request_state(request);
+    if (state != REQUEST_ANSWERING && state != REQUEST_LINGERING &&
+        request->error.status == STATUS_OK) {
+        (void)error_set(&request->error, STATUS_CLIENT_GONE, "the connection ended early");
+    }
+    struct metrics_request ended = request_figures(request);
+    ended.route = exchange->bodiless ? METRICS_ROUTE_OPERATIONS
+                  : route == NULL    ? METRICS_ROUTE_UNKNOWN
+                                     : route->counted_as;
+    ended.sent_bytes = exchange->conn->answer_bytes;
+    metrics_request(exchange->loop->server->metrics, &ended);
+}
+
+/* Returns true for an answered probe: the state of the service, or a page of --probe-listen. A
+ * refusal (4xx) is no answered probe, and neither is a request without an answer. */
+static bool is_probe(const struct exchange *exchange)
+{
+    const struct route *route = exchange->route;
+    const unsigned kind = exchange->http_status / 100;
+    const bool state =
+        route != NULL && (route->page == page_readyz ||
+                          (route->text != NULL && strcmp(route->text, PAGE_LIVE) == 0));
+    return (state || exchange->conn->probe) && (kind == 2 || kind == 5);
+}
+
+/* Report the end of the exchange to metrics, log and tracer. */
+static void report_exchange(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    const bool probe = is_probe(exchange);
+    const bool logged = log_request_due(exchange->loop->server->log, &exchange->address, probe);
+    const bool traced = trace_context_is_set(&exchange->trace) &&
+                        (exchange->trace.flags & TRACE_SAMPLED) != 0 &&
+                        tracer_due(exchange->loop->server->tracer);
+    uint64_t now_ns = clock_now_ns();
+    char client[INET6_ADDRSTRLEN];
+    char shape[256] = "";
+    char trace_id[33] = "";
+    char span_id[17] = "";
+    count_request(exchange);
+    if (!logged && !traced) {
+        return;
+    }
+    if (trace_context_is_set(&exchange->trace)) {
+        (void)trace_hex(exchange->trace.trace[1],
+                        trace_hex(exchange->trace.trace[0], trace_id));
+        (void)trace_hex(exchange->trace.span, span_id);
+    }
+    address_text(&exchange->address, client, sizeof client);
+    if (request->scan.planned) {
+        attribute_shape_text(&request->scan.call.desc, shape, sizeof shape);
+    }
+    const struct log_request line = {
+        .probe = probe,
+        .id = request->arrival.id,
+        .method = exchange->method,
+        .path = target_path(exchange->raw_target),
+        .client = client,
+        .address = &exchange->address,
+        .token = exchange->token_name,
+        .format = request->arrival.codec != NULL ? request->arrival.codec->name : NULL,
+        .dtype = request->scan.decoded ? dtype_info(request->scan.call.desc.dtype)->name : NULL,
+        .shape = shape,
+        .outcome = status_slug(request->error.status),
+        .detail = request->error.status != STATUS_OK ? request->error.detail : NULL,
+        .http_status = exchange->http_status,
+        .bytes_in = exchange->request.body.received,
+        .bytes_out = exchange->conn->answer_bytes,
+        .queue_us = clock_span_ns(request->times.queued, request->times.started) / NS_PER_US,
+        .compute_us =
+            clock_span_ns(request->times.started, request->times.computed) / NS_PER_US,
+        .total_us = clock_span_ns(request->times.arrived, now_ns) / NS_PER_US,
+        .batch = request->scan.batch,
+        .device = request->scan.device,
+        .trace_id = trace_id,
+        .span_id = span_id,
+    };
+    if (logged) {
+        log_request(exchange->loop->server->log, &line);
+    }
+    if (traced) {
+        end_trace(exchange, &line, now_ns);
+    }
+}
+
 /* ---- the end ---- */
 
 static void end_exchange(struct exchange *exchange)
 {
     struct http_loop *loop = exchange->loop;
     struct request *request = &exchange->request;
-    exchange_report(exchange);
+    report_exchange(exchange);
     if (request->scan.decoded) {
         codec_release(&request->scan.call);
     }
@@ -364,9 +578,13 @@ static void end_exchange(struct exchange *exchange)
         shm_release_all(request->memory.shm);
     }
     free(exchange->kept);
-    forget_long_target(exchange);
+    if (exchange->target_capacity > KEPT_TARGET_BYTES) {
+        free(exchange->target);
+        exchange->target = NULL;
+        exchange->target_capacity = 0;
+    }
     release_memory(exchange);
-    exchange_uncount(exchange);
+    uncount(exchange);
     exchange->conn->exchange = NULL;
     exchange->conn->answer_bytes = 0;
     conn_restart_clock(exchange->conn);
@@ -424,4 +642,5 @@ void exchange_cancel(struct exchange *exchange)
     if (!atomic_exchange(&exchange->request.cancelled, true)) {
         metrics_add(exchange->loop->server->metrics, METRICS_COUNTER_CLIENTS_GONE, 1);
     }
+    cursor_cancel(&exchange->request);
 }

@@ -58,6 +58,7 @@ struct conn {
     } progress[2];           /* [0]: up to two seconds old; [1]: two seconds older */
     uint64_t seen_bytes;     /* bytes of the body at the last heartbeat */
     uint64_t moved_ns;       /* time at which the socket last became readable or writable */
+    uint32_t hangups;        /* EPOLLRDHUP, EPOLLHUP, EPOLLERR: those that epoll has reported */
     uint64_t body_at_hangup; /* bytes of the body when the client was seen to have closed */
     int stuck_sweeps;        /* heartbeats with unread bytes and a run, but without progress */
     uint64_t stuck_runs;     /* runs of the daemon at the last of these heartbeats */
@@ -102,7 +103,7 @@ struct exchange {
     char *kept; /* owned: bytes of the body not stored before it was PAUSED; NULL: none */
     size_t kept_bytes;
 
-    const char *raw_path;                /* the path as it arrived; in `target` */
+    char *raw_target;                    /* the request target as it arrived; in `target` */
     const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path; in `target` */
 
     const char
@@ -110,12 +111,13 @@ struct exchange {
 
     uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
     bool client_counted;      /* the request counts among those of its client */
-    uint64_t counted_bytes;   /* bytes of the body counted for --per-client-bytes-per-s */
+    uint64_t byte_rate;       /* --per-client-bytes-per-s; 0: the request has no such limit */
+    uint64_t counted_bytes;   /* bytes of the body counted for that limit */
 
-    unsigned http_status; /* status code of the answer */
-    struct page page;     /* a page; its text is also answer.head, which is freed */
-    uint64_t page_bytes;  /* bytes of the page that are counted as unread (exchange_limits.c) */
-    bool in_blocks;       /* the answer is sent in blocks (respond.c) */
+    unsigned http_status;            /* status code of the answer */
+    struct page page;                /* a page; its text is also answer.head, which is freed */
+    uint64_t page_bytes;             /* bytes of the page that are counted as unread */
+    bool in_blocks;                  /* the answer is sent in blocks (respond.c) */
     struct byte_view answer_head;    /* first bytes of the answer's body ... */
     struct byte_view answer_payload; /* ... and the following bytes */
     struct exchange *next_free;      /* list of unused records */
@@ -126,7 +128,7 @@ struct exchange {
     struct trace_context trace;
     char token_name[TOKEN_NAME_BYTES]; /* name of the request's token; "": none, or unknown */
     /* Owned, and kept for the next request: the request target, parsed in place, followed by
-     * the path as it arrived. */
+     * the request target as it arrived. */
     char *target;
     size_t target_capacity;
 };
@@ -187,34 +189,26 @@ void exchange_end_orphan(struct exchange *exchange);
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
-/* The next action of on_access(). */
-enum exchange_step {
-    EXCHANGE_CONTINUE,    /* none: more calls will follow */
-    EXCHANGE_HANDED_OVER, /* none: another thread owns the request */
-    EXCHANGE_PAUSE,       /* keep the last bytes: another thread owns the request in its body */
-    EXCHANGE_ANSWER,      /* queue the answer now */
-    EXCHANGE_CLOSE        /* close the connection without an answer */
-};
-
 /* The three calls of libmicrohttpd in order: with the complete header, with each piece of the
- * body, at the end of the body. After a piece, exchange_data() returns EXCHANGE_CLOSE if
- * exchange_closed_inside_body(). */
-enum exchange_step exchange_header(struct exchange *exchange, const char *method);
-enum exchange_step exchange_data(struct exchange *exchange, const void *bytes, size_t count);
-enum exchange_step exchange_body_end(struct exchange *exchange);
+ * body, at the end of the body. They return false if the connection must be closed without an
+ * answer; exchange_data() does so after exchange_closed_inside_body(). Otherwise the owner and the
+ * state tell what is next: another thread owns the request (if the state is BODY, the caller keeps
+ * the bytes that were given); the state is READY, and the answer is to be queued; or more calls
+ * will follow. */
+MUST_CHECK bool exchange_header(struct exchange *exchange, const char *method);
+MUST_CHECK bool exchange_data(struct exchange *exchange, const void *bytes, size_t count);
+MUST_CHECK bool exchange_body_end(struct exchange *exchange);
 
 /* PAUSED: keep bytes of the body that were not stored, or that follow such bytes in the same
  * run. Returns the number of bytes kept: all, or 0 without memory. */
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count);
-/* Process the kept bytes; due before later bytes. Returns the step of exchange_data(). */
-enum exchange_step exchange_feed_kept(struct exchange *exchange);
+/* Process the kept bytes; due before later bytes. Returns the result of exchange_data(). */
+MUST_CHECK bool exchange_feed_kept(struct exchange *exchange);
 
-/* exchange_report.c: continue the caller's trace, or begin one. Without a traceparent, only a
+/* Continue the caller's trace, or begin one. Without a traceparent, only a
  * tensor begins a trace, within --otlp-rate. The header is complete, and the route, if any, is
  * known. */
 void exchange_begin_trace(struct exchange *exchange);
-/* exchange_report.c: report the end of the exchange to metrics, log and tracer. */
-void exchange_report(struct exchange *exchange);
 
 /* The loop owns the request again, and the request is complete: run the daemon, which sends the
  * answer. */
@@ -229,31 +223,17 @@ bool exchange_closed_inside_body(struct exchange *exchange);
 /* Refuse the request before the end of its body, for the reason in request.error. */
 void exchange_refuse(struct exchange *exchange);
 
-/* ---- exchange_limits.c: accounting against the limits of the client ---- */
-
-/* Count the request among those of its client. Fails with THROTTLED if the client has
- * --per-client-requests in flight. */
-MUST_CHECK enum status exchange_count_request(struct exchange *exchange, struct error *err);
-/* End the count of a counted request: the last block of its answer is about to be sent. */
-void exchange_end_count(struct exchange *exchange);
-static inline void exchange_uncount_request(struct exchange *exchange)
-{
-    if (exchange->client_counted) {
-        exchange_end_count(exchange);
-    }
-}
 /* Count the first `whole` bytes of the body: its declared length, or the bytes received so far.
- * Fails with THROTTLED if they exceed --per-client-bytes-per-s. Discarded body bytes are not
+ * Fails with THROTTLED if they exceed exchange->byte_rate, which is not 0. Discarded body bytes are not
  * counted; otherwise Retry-After would be wrong. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
-/* Count the page of the exchange as unread. Sets request.error if its client (THROTTLED), or
- * all clients together (OUT_OF_MEMORY), have too many bytes of unread pages. */
-void exchange_count_page(struct exchange *exchange);
-/* End all counts of the exchange, which ends. */
-void exchange_uncount(struct exchange *exchange);
 
 /* ---- respond.c: the answer ---- */
+
+/* The request counts no longer among those of its client (--per-client-requests): the last block
+ * of its answer is about to be sent, or it ends. */
+void exchange_uncount_request(struct exchange *exchange);
 
 /* Queue the answer with libmicrohttpd. Returns false if the caller must close the connection:
  * the client has left, or there is no memory for the answer, which respond_early() has

@@ -156,6 +156,9 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     }
     const bool named = name[0] != '\0' || forwarded;
     exchange->request.arrival.limited = named || exchange->address.family != AF_UNIX;
+    exchange->byte_rate = exchange->request.arrival.limited
+                              ? exchange->loop->server->config->per_client_bytes_per_s
+                              : 0;
     if (!named) {
         return STATUS_OK;
     }
@@ -170,14 +173,38 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
+/* Count the request among those of its client (--per-client-requests). */
+static enum status count_among_clients(struct exchange *exchange, struct error *err)
+{
+    struct request *request = &exchange->request;
+    const uint64_t most = exchange->loop->server->config->per_client_requests;
+    uint64_t wait_ns = 0;
+    if (most == 0 || !request->arrival.limited) {
+        return STATUS_OK;
+    }
+    exchange->client_counted = client_begin_request(request->arrival.client, most, &wait_ns);
+    if (exchange->client_counted) {
+        return STATUS_OK;
+    }
+    request->reply.limit = METRICS_CLIENT_LIMIT_REQUESTS;
+    request_retry_after(request, wait_ns);
+    return error_set(err, STATUS_THROTTLED,
+                     "this client has %" PRIu64
+                     " requests in flight, the server's --per-client-requests: wait for an "
+                     "answer before the next request, and try again after Retry-After seconds",
+                     most);
+}
+
 /* Refuse a tensor if the queue is full, or its client has reached a limit. */
 static enum status check_limits(struct exchange *exchange, struct error *err)
 {
     TRY(identify_client(exchange, err));
     TRY(queue_admits(exchange->loop->server->queue, exchange->request.arrival.client, err));
-    TRY(exchange_count_request(exchange, err));
+    TRY(count_among_clients(exchange, err));
     int64_t length = exchange->header.content_length;
-    return exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
+    return exchange->byte_rate == 0
+               ? STATUS_OK
+               : exchange_admit_bytes(exchange, length > 0 ? (uint64_t)length : 0, err);
 }
 
 /* ---- the codec ---- */
@@ -191,15 +218,6 @@ static enum status refuse_media(const struct exchange *exchange, struct error *e
         exchange->route->kind == ROUTE_CUMSUM
             ? ", application/octet-stream and application/x-npy"
             : " and application/octet-stream");
-}
-
-static enum status choose_model(struct exchange *exchange, struct error *err)
-{
-    const struct model *model = NULL;
-    TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
-    exchange->request.arrival.codec_request.model = exchange->segments[0];
-    exchange->request.arrival.model = (int)model_index(model);
-    return STATUS_OK;
 }
 
 static enum status choose_codec(struct exchange *exchange, struct error *err)
@@ -221,7 +239,13 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
             return refuse_media(exchange, err);
         }
         request->arrival.codec = exchange->route->codec;
-        return exchange->segments[0] == NULL ? STATUS_OK : choose_model(exchange, err);
+        if (exchange->segments[0] != NULL) {
+            const struct model *model = NULL;
+            TRY(model_require(exchange->segments[0], exchange->segments[1], &model, err));
+            request->arrival.codec_request.model = exchange->segments[0];
+            request->arrival.model = (int)model_index(model);
+        }
+        return STATUS_OK;
     }
     if (media == HEADER_MEDIA_OTHER) {
         return refuse_media(exchange, err);
@@ -287,7 +311,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
         TRY(choose_codec(exchange, err));
     } else if (!exchange->bodiless && exchange->route->scopes != ROUTE_SCOPE_OPEN) {
         TRY(identify_client(exchange, err));
-        TRY(exchange_count_request(exchange, err));
+        TRY(count_among_clients(exchange, err));
     }
     request->body.declared = exchange->header.content_length;
     request->body.chunked = exchange->header.chunked;
@@ -324,7 +348,7 @@ static void read_method(struct exchange *exchange, const char *method)
     exchange->head = strcmp(method, "HEAD") == 0;
 }
 
-enum exchange_step exchange_header(struct exchange *exchange, const char *method)
+bool exchange_header(struct exchange *exchange, const char *method)
 {
     const struct header_check *header = &exchange->header;
     read_method(exchange, method);
@@ -340,20 +364,21 @@ enum exchange_step exchange_header(struct exchange *exchange, const char *method
         memcpy(exchange->request.arrival.id, header->request_id, header->request_id_bytes);
         exchange->request.arrival.id[header->request_id_bytes] = '\0';
     } else {
-        ids_name_request(exchange);
+        (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.arrival.id);
     }
     exchange_enter(exchange, REQUEST_BODY);
     if (check_header(exchange, method) == STATUS_OK) {
-        return EXCHANGE_CONTINUE;
+        return true;
     }
     if (header->unframed || (header->expect_continue && header_check_has_body(header))) {
         exchange->close = true;
-        return EXCHANGE_ANSWER;
+        request_enter(&exchange->request, REQUEST_READY);
+        return true;
     }
     exchange_refuse(exchange);
     if (request_state(&exchange->request) == REQUEST_REFUSED &&
         conn_ended_early(exchange->conn)) {
         respond_early(exchange); /* the end of the body will not arrive */
     }
-    return EXCHANGE_CONTINUE;
+    return true;
 }

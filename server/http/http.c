@@ -9,7 +9,6 @@
 #include "server/http/loop.h"
 #include "server/http/tls.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -72,18 +71,6 @@ static enum status check_descriptors(const struct http *http, struct error *err)
                      (unsigned long long)needed);
 }
 
-/* Returns the least descriptor number for the loops (raise_descriptor()): descriptors of
- * connections and daemons hardly ever have a higher number. */
-static int number_for_loops(const struct http *http)
-{
-    struct rlimit limit = {.rlim_cur = 0};
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    const uint64_t most = smaller_of(
-        CONNECTION_FDS * http->server->config->max_connections + SPARE_FDS, limit.rlim_cur);
-    const uint64_t first = most - smaller_of(http->loop_count, most);
-    return (int)smaller_of(first, INT_MAX);
-}
-
 static enum status open_sockets(struct http *http, struct error *err)
 {
     const struct config *config = http->server->config;
@@ -119,7 +106,6 @@ static enum status start_loops(struct http *http, struct error *err)
     TRY(proxies_parse(&config->trusted_proxies, &http->proxies, err));
     TRY(cors_check(&config->cors_origins, err));
     TRY(open_sockets(http, err));
-    http->watched_fd = number_for_loops(http);
     for (size_t i = 0; i < http->loop_count; i++) {
         TRY(loop_start(&http->loops[i], http, err));
     }

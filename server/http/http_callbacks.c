@@ -29,8 +29,93 @@
 #include <sys/socket.h>
 
 enum {
-    ROOMY_DAEMONS = 32 /* daemons of a loop with large buffers: they are used first */
+    ROOMY_DAEMONS = 32, /* daemons of a loop with large buffers: they are used first */
+    TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page in an answer */
 };
+
+/* ---- requests that libmicrohttpd cannot read ---- */
+
+/* Status, field and advice of a refusal, which the first matching row defines. */
+static const struct refusal {
+    unsigned http_status;
+    const char *word; /* a text in libmicrohttpd's page */
+    enum status status;
+    const char *field;
+    const char *advice;
+} refusals[] = {
+    /* libmicrohttpd has one page for all malformed chunks, and has read the bytes from the socket
+     * by then. So the fault (such as a blank behind the size) cannot be seen here. */
+    {400, "chunked encoding", STATUS_INVALID_REQUEST, "",
+     "expected in front of each chunk its size in hexadecimal digits (no blank, sign or 0x; an "
+     "extension follows as ;name=value), CR LF, as many bytes as that, CR LF, and at the end 0 "
+     "and two CR LF"},
+    {400, "Transfer-Encoding", STATUS_INVALID_REQUEST, "",
+     "send Transfer-Encoding: chunked and no Content-Length, or a Content-Length alone"},
+    {400, "Content-Length", STATUS_INVALID_REQUEST, "Content-Length",
+     "expected one header Content-Length, the number of the body's bytes in decimal digits"},
+    {400, "Host:", STATUS_INVALID_REQUEST, "Host",
+     "expected one header Host, the name or address that the server is reached by"},
+    {400, "", STATUS_INVALID_REQUEST, "",
+     "expected METHOD /path HTTP/1.1 (a blank in the path is %20), then lines of the form "
+     "Name: value, and a body of Content-Length bytes or in chunks"},
+    {413, "Content-Length", STATUS_TOO_LARGE, "Content-Length",
+     "the server's --max-body-bytes is less: send less at once"},
+    {413, "", STATUS_TOO_LARGE, "", "the server's --max-body-bytes is less: send less at once"},
+    {414, "", STATUS_HEADERS_TOO_LARGE, "", "the limit is the server's --max-header-bytes"},
+    {431, "", STATUS_HEADERS_TOO_LARGE, "",
+     "the limit is the server's --max-header-bytes: send fewer or shorter headers"},
+    {501, "", STATUS_UNSUPPORTED, "", "send the body with Content-Length, or chunked"},
+    {505, "", STATUS_HTTP_VERSION, "", "expected HTTP/1.1 or HTTP/1.0"},
+};
+
+/* Extract the text of the page, without tags, entities and the final full stop. */
+static void page_text(const char *page, char text[TEXT_BYTES])
+{
+    const char *body = strstr(page, "<body>");
+    size_t used = 0;
+    for (const char *at = body != NULL ? body : page; *at != '\0' && used < TEXT_BYTES - 1;
+         at++) {
+        if (*at == '<' || *at == '&') {
+            at += strcspn(at, *at == '<' ? ">" : ";");
+            if (*at == '\0') {
+                break;
+            }
+        } else {
+            text[used++] = *at;
+        }
+    }
+    text[used - (used > 0 && text[used - 1] == '.')] = '\0';
+}
+
+/* libmicrohttpd is about to refuse a request of the daemon's connection, which it cannot read, with
+ * this page of HTML without an id. Write the refusal in JSON to the socket instead, and close the
+ * socket for writing. */
+static void answer_unreadable(struct http_daemon *daemon, unsigned http_status,
+                              const char *page)
+{
+    struct conn *conn = daemon->conn;
+    char text[TEXT_BYTES];
+    size_t row = 0;
+    page_text(page, text);
+    while (row < ARRAY_COUNT(refusals) && (refusals[row].http_status != http_status ||
+                                           strstr(text, refusals[row].word) == NULL)) {
+        row++;
+    }
+    if (conn == NULL || conn->cut || row == ARRAY_COUNT(refusals)) {
+        return;
+    }
+    struct exchange *exchange = conn->exchange;
+    if (exchange == NULL) { /* no request line could be read */
+        exchange = exchange_begin(conn, "");
+    }
+    if (exchange == NULL || request_state(&exchange->request) == REQUEST_LINGERING ||
+        request_is_away(&exchange->request)) {
+        return;
+    }
+    (void)error_set_field(&exchange->request.error, refusals[row].status, refusals[row].field,
+                          "%s: %s", text, refusals[row].advice);
+    respond_early(exchange);
+}
 
 /* ---- callbacks ---- */
 
@@ -48,17 +133,7 @@ static void on_mhd_log(void *cls, const char *format, va_list args)
     log_message(daemon->loop->server->log, LOG_DEBUG, "microhttpd: %s", text);
     if (strncmp(format, refusal, sizeof refusal - 1) == 0) {
         unsigned http_status = va_arg(args, unsigned);
-        unreadable_answer(daemon, http_status, va_arg(args, const char *));
-    }
-}
-
-/* End a connection without a record: libmicrohttpd closes it in the daemon's next run. */
-static void shut_down(struct MHD_Connection *connection)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info != NULL) {
-        (void)shutdown(info->connect_fd, SHUT_RDWR);
+        answer_unreadable(daemon, http_status, va_arg(args, const char *));
     }
 }
 
@@ -82,8 +157,8 @@ static void on_connection(void *cls, struct MHD_Connection *connection, void **s
     struct http_daemon *daemon = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         struct conn *conn = conn_create(daemon, connection);
-        if (conn == NULL) {
-            shut_down(connection);
+        if (conn == NULL) { /* libmicrohttpd closes the connection in the daemon's next run */
+            (void)shutdown(daemon->loop->accepted->fd, SHUT_RDWR);
         } else if (daemon->tls) {
             tls_begin(conn);
         }
@@ -205,34 +280,6 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     }
 }
 
-/* Count a request that was handed over: its owner returns it by the loop's completion list,
- * which the loop reads between two runs of daemons. */
-static void expect_return(struct exchange *exchange)
-{
-    exchange->loop->completion.expected++;
-    conn_restart_clock(exchange->conn);
-}
-
-static enum MHD_Result perform_step(struct exchange *exchange, enum exchange_step step)
-{
-    switch (step) {
-    case EXCHANGE_CONTINUE:
-        return MHD_YES;
-    case EXCHANGE_HANDED_OVER:
-        expect_return(exchange);
-        return MHD_YES;
-    case EXCHANGE_PAUSE:
-        exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
-        expect_return(exchange);
-        return MHD_YES;
-    case EXCHANGE_ANSWER:
-        return respond(exchange) ? MHD_YES : MHD_NO;
-    case EXCHANGE_CLOSE:
-        break;
-    }
-    return MHD_NO;
-}
-
 /* NOLINTNEXTLINE(readability-function-size): MHD's signature */
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, const char *url,
                                  const char *method, const char *version, const char *data,
@@ -245,30 +292,40 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         return MHD_NO;
     }
     assert(exchange->magic == EXCHANGE_MAGIC);
-    if (request_is_away(&exchange->request)) {
+    const struct request *request = &exchange->request;
+    if (request_is_away(request)) {
         if (*data_bytes > 0) { /* the bytes that follow those kept */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         }
         return MHD_YES;
     }
-    if (request_state(&exchange->request) == REQUEST_HEADER) {
+    bool open = true;
+    if (request_state(request) == REQUEST_HEADER) {
         read_head(exchange, url, method, version);
-        if (header_check_has_body(&exchange->header)) {
-            daemon->acknowledge = true;
-        }
-        return perform_step(exchange, exchange_header(exchange, method));
-    }
-    if (*data_bytes > 0) {
-        size_t count = *data_bytes;
+        daemon->acknowledge = header_check_has_body(&exchange->header);
+        open = exchange_header(exchange, method);
+    } else if (*data_bytes > 0) {
+        const size_t count = *data_bytes;
         daemon->reading = daemon->reading || count >= daemon->buffer_bytes / 4;
-        enum exchange_step step = exchange_data(exchange, data, count);
-        *data_bytes -= step == EXCHANGE_PAUSE ? exchange_keep(exchange, data, count) : count;
-        return perform_step(exchange, step);
+        open = exchange_data(exchange, data, count);
+        *data_bytes -= request_is_away(request) ? exchange_keep(exchange, data, count) : count;
+    } else if (request_state(request) != REQUEST_READY) {
+        open = exchange_body_end(exchange);
     }
-    if (request_state(&exchange->request) == REQUEST_READY) {
-        return perform_step(exchange, EXCHANGE_ANSWER);
+    if (!open) {
+        return MHD_NO;
     }
-    return perform_step(exchange, exchange_body_end(exchange));
+    if (request_is_away(request)) {
+        /* The owner returns the request by the loop's completion list, which the loop reads
+         * between two runs of daemons. */
+        if (request_state(request) == REQUEST_BODY) {
+            exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
+        }
+        exchange->loop->completion.expected++;
+        conn_restart_clock(exchange->conn);
+        return MHD_YES;
+    }
+    return request_state(request) != REQUEST_READY || respond(exchange) ? MHD_YES : MHD_NO;
 }
 
 /* ---- a daemon ---- */

@@ -69,6 +69,7 @@ void http_daemons_add(struct http_daemon *daemon)
 {
     TAILQ_INSERT_TAIL(&daemon->loop->daemons, daemon, link);
     daemon->loop->daemon_count++;
+    daemon->crowd = &daemon->loop->crowds[0];
     keep_unused(daemon);
 }
 
@@ -93,15 +94,31 @@ static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
     return unused;
 }
 
+static void daemon_unready(struct http_daemon *daemon)
+{
+    struct crowd *crowd = daemon->crowd;
+    if (daemon->ready) {
+        daemon->ready = false;
+        TAILQ_REMOVE(&daemon->line->daemons, daemon, ready_link);
+        if (TAILQ_EMPTY(&daemon->line->daemons)) {
+            ring_leave(&crowd->ring, &daemon->line->turns);
+        }
+        if (--crowd->ready_count == 0) {
+            ring_leave(&daemon->loop->ring, &crowd->turns);
+        }
+    }
+}
+
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client)
 {
-    struct daemon_queue *unused = &loop->unused[loop->accepted.tls];
+    struct daemon_queue *unused = &loop->unused[loop->accepted->tls];
     struct http_daemon *daemon = TAILQ_FIRST(unused);
     assert(daemon != NULL);
     const bool first =
         client == NULL || atomic_load_explicit(&client->connections, memory_order_relaxed) <= 1;
     TAILQ_REMOVE(unused, daemon, unused_link);
     loop->unused_count--;
+    daemon_unready(daemon); /* the caller wakes it, in its new crowd */
     daemon->crowd = first ? &loop->crowds[0] : crowd_of(loop, client);
     daemon->crowd->connections++;
     daemon->fresh = true;
@@ -109,30 +126,17 @@ struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *
     return daemon;
 }
 
-/* Returns the crowd that is charged with a run of the daemon. A daemon whose connection has
- * ended may need one more run, in which libmicrohttpd frees the connection. */
-static struct crowd *crowd_served(const struct http_daemon *daemon)
-{
-    return daemon->crowd != NULL ? daemon->crowd : &daemon->loop->crowds[0];
-}
-
-static enum ready_line_id line_of(const struct http_daemon *daemon)
-{
-    if (daemon->fresh) {
-        return READY_NEW;
-    }
-    return daemon->text_bytes > LONG_TEXT_BYTES ? READY_TEXT : READY_SMALL;
-}
-
 void http_daemon_wake(struct http_daemon *daemon)
 {
     if (daemon->ready || daemon == daemon->loop->running || http_daemon_is_blocked(daemon)) {
         return;
     }
-    struct crowd *crowd = crowd_served(daemon);
+    struct crowd *crowd = daemon->crowd;
+    const enum ready_line_id line = daemon->fresh                          ? READY_NEW
+                                    : daemon->text_bytes > LONG_TEXT_BYTES ? READY_TEXT
+                                                                           : READY_SMALL;
     daemon->ready = true;
-    daemon->queued_by = crowd;
-    daemon->line = &crowd->lines[line_of(daemon)];
+    daemon->line = &crowd->lines[line];
     if (TAILQ_EMPTY(&daemon->line->daemons)) {
         ring_enter(&crowd->ring, &daemon->line->turns);
     }
@@ -154,21 +158,6 @@ void http_daemon_resume(struct http_daemon *daemon)
     http_daemon_wake(daemon);
 }
 
-static void daemon_unready(struct http_daemon *daemon)
-{
-    struct crowd *crowd = daemon->queued_by;
-    if (daemon->ready) {
-        daemon->ready = false;
-        TAILQ_REMOVE(&daemon->line->daemons, daemon, ready_link);
-        if (TAILQ_EMPTY(&daemon->line->daemons)) {
-            ring_leave(&crowd->ring, &daemon->line->turns);
-        }
-        if (--crowd->ready_count == 0) {
-            ring_leave(&daemon->loop->ring, &crowd->turns);
-        }
-    }
-}
-
 void http_daemon_begin_run(struct http_daemon *daemon)
 {
     daemon_unready(daemon);
@@ -184,7 +173,8 @@ void http_daemon_release(struct http_daemon *daemon)
     struct crowd *crowd = daemon->crowd;
     const bool ready = daemon->ready;
     daemon_unready(daemon);
-    daemon->crowd = NULL;
+    daemon->crowd = &daemon->loop->crowds[0];
+    daemon->line = &daemon->crowd->lines[READY_SMALL]; /* http_daemon_served() charges both */
     daemon->fresh = false;
     keep_unused(daemon);
     if (ready) {
@@ -200,7 +190,7 @@ static void daemon_destroy(struct http_daemon *daemon)
 {
     struct http_loop *loop = daemon->loop;
     MHD_stop_daemon(daemon->mhd);
-    assert(daemon->conn == NULL && daemon->crowd == NULL);
+    assert(daemon->conn == NULL);
     daemon_unready(daemon);
     TAILQ_REMOVE(&loop->unused[daemon->tls], daemon, unused_link);
     TAILQ_REMOVE(&loop->daemons, daemon, link);
@@ -266,9 +256,9 @@ static uint64_t processor_time(struct http_loop *loop, uint64_t ns)
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns)
 {
     struct http_loop *loop = daemon->loop;
-    struct crowd *crowd = crowd_served(daemon);
+    struct crowd *crowd = daemon->crowd;
     const uint64_t cpu_ns = processor_time(loop, ns);
     const size_t clients = crowd->client == NULL ? crowd->ready_count + !daemon->ready : 1;
     ring_pay(&loop->ring, &crowd->turns, cpu_ns / clients, INT64_MAX);
-    ring_pay(&daemon->queued_by->ring, &daemon->line->turns, cpu_ns, INT64_MAX);
+    ring_pay(&crowd->ring, &daemon->line->turns, cpu_ns, INT64_MAX);
 }

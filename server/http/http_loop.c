@@ -24,6 +24,9 @@
  * libmicrohttpd has work that no event will announce, MHD_get_timeout() returns 0:
  * daemon_has_pending() asks it after every run.
  *
+ * libuv watches only descriptors that are opened at the start. It has a table with an entry for
+ * each number up to the highest that it watches, and aborts the process if the table cannot grow.
+ *
  * Possible failures: a handle, a thread or a descriptor cannot be made at the start. Thread:
  * the loop, and main for start and end. */
 #include "server/http/loop.h"
@@ -36,18 +39,17 @@
 #include "server/sched/queue.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum {
     TURN_US = 150,       /* time in a turn after which no further run of a daemon begins */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
-    STOPPED_MS = 1000,   /* time between turns that means SIGSTOP, or a paused container */
+    STOPPED_MS = 1000,   /* time between heartbeats that means SIGSTOP, or a paused container */
     MOST_UNSWEPT = 4,    /* most heartbeats in a row without their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
@@ -67,19 +69,17 @@ static void resume_body(struct exchange *exchange)
     conn_restart_clock(conn);
     conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
     const enum status status = exchange->request.error.status;
-    enum exchange_step step = EXCHANGE_CLOSE;
-    if (exchange->closed_inside) {
-        step = EXCHANGE_CONTINUE; /* exchange_closed_inside_body() refuses it */
-    } else if (status != STATUS_CLIENT_GONE) {
+    bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
+    if (!open && status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK || cursor_has_failed(&exchange->request)) {
             exchange_refuse(exchange);
         }
-        step = exchange_feed_kept(exchange);
+        open = exchange_feed_kept(exchange);
     }
-    if (step == EXCHANGE_PAUSE) {
-        return; /* another thread owns the request again */
+    if (request_is_away(&exchange->request)) {
+        return; /* to another thread again */
     }
-    if (step == EXCHANGE_CLOSE) {
+    if (!open) {
         conn_cut(conn);
     } else if (request_state(&exchange->request) == REQUEST_BODY) {
         (void)exchange_closed_inside_body(exchange);
@@ -133,8 +133,12 @@ static void on_done(uv_poll_t *poll, int status, int events)
         wake_returned(request);
         request = next;
     }
-    deadline_cut_evicted(loop);
-    accepting_open_handed(loop);
+    if (atomic_load(&loop->http->places.evicted) > 0) {
+        deadline_cut_evicted(loop);
+    }
+    if (atomic_load(&loop->handed) != NULL) {
+        accepting_open_handed(loop);
+    }
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
         follow_orders(loop); /* this was the wake-up of http_drain() */
     }
@@ -154,6 +158,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
         struct http_daemon *daemon = ready[i].data.ptr;
         if (daemon->conn != NULL) {
             daemon->conn->moved_ns = now_ns;
+            daemon->conn->hangups |= ready[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
         }
         http_daemon_wake(daemon);
     }
@@ -230,27 +235,9 @@ static bool run_daemons(struct http_loop *loop)
     return true; /* perhaps none is ready; the next turn finds out */
 }
 
-/* Returns the time, and notices that the process was stopped. Then all deadlines of clients
- * seem to have passed, and bytes that clients sent meanwhile are unread: the next sweep is
- * skipped, so that runs read these bytes first. */
-static uint64_t notice_stop(struct http_loop *loop)
-{
-    const uint64_t now_ns = clock_now_ns();
-    if (clock_span_ns(loop->awake_ns, now_ns) > STOPPED_MS * NS_PER_MS) {
-        for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
-             conn = loop_next_conn(loop, conn)) {
-            conn->moved_ns = now_ns;
-        }
-        loop->was_stopped = true;
-    }
-    loop->awake_ns = now_ns;
-    return now_ns;
-}
-
 static void on_check(uv_check_t *check)
 {
     struct http_loop *loop = check->data;
-    (void)notice_stop(loop);
     const bool pending = run_daemons(loop);
     queue_wake(loop->server->queue);
     if (pending) {
@@ -282,22 +269,27 @@ static void follow_orders(struct http_loop *loop)
 static void on_heartbeat(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
-    const uint64_t now_ns = notice_stop(loop);
+    const uint64_t now_ns = clock_now_ns();
+    const bool was_stopped = clock_span_ns(loop->beat_ns, now_ns) > STOPPED_MS * NS_PER_MS;
+    loop->beat_ns = now_ns;
+    for (struct conn *conn = loop_next_conn(loop, NULL); was_stopped && conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
+        conn->moved_ns = now_ns;
+    }
     follow_orders(loop);
     /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
-    bool due = loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS;
-    if (due) {
+    if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
-        /* A thread that hardly ever has a processor looks stopped at every heartbeat. The
-         * deadlines of its clients are checked, too, so the number of skipped sweeps is
-         * limited. */
-        if (loop->was_stopped && loop->unswept < MOST_UNSWEPT) {
+        /* After a stop all deadlines of clients seem to have passed, and bytes that clients sent
+         * meanwhile are unread: this sweep is skipped, so that runs read these bytes first. A
+         * thread that hardly ever has a processor looks stopped at every heartbeat. The deadlines
+         * of its clients are checked, too, so the number of skipped sweeps is limited. */
+        if (was_stopped && loop->unswept < MOST_UNSWEPT) {
             loop->unswept++;
         } else {
             loop->unswept = 0;
             deadline_sweep(loop);
         }
-        loop->was_stopped = false;
         accepting_resume(loop);
     }
     http_daemons_trim(loop);
@@ -336,27 +328,8 @@ static void *loop_thread(void *arg)
 
 /* ---- starting and ending ---- */
 
-/* Give the descriptor of the completion list a number above those of connections and daemons.
- * libuv has a table with an entry for each number up to the highest that it watches, and aborts
- * if the table cannot grow; so the table has its final length when the loop starts. */
-static enum status raise_descriptor(struct http_loop *loop, struct error *err)
-{
-    const int low = loop->completion.fd;
-    const int high = fcntl(low, F_DUPFD_CLOEXEC, loop->http->watched_fd);
-    if (high < 0) {
-        return error_set(err, STATUS_INTERNAL,
-                         "no file descriptor is free from number %d on for an HTTP thread: %s; "
-                         "raise the limit (ulimit -n)",
-                         loop->http->watched_fd, strerrordesc_np(errno));
-    }
-    (void)close(low);
-    loop->completion.fd = high;
-    return STATUS_OK;
-}
-
 static enum status start_handles(struct http_loop *loop, struct error *err)
 {
-    TRY(raise_descriptor(loop, err));
     loop->events_fd = epoll_create1(EPOLL_CLOEXEC);
     if (loop->events_fd < 0 || uv_poll_init(&loop->uv, &loop->events, loop->events_fd) != 0 ||
         uv_poll_init(&loop->uv, &loop->done, loop->completion.fd) != 0 ||
@@ -369,6 +342,7 @@ static enum status start_handles(struct http_loop *loop, struct error *err)
     loop->events.data = loop;
     loop->heartbeat.data = loop;
     loop->check.data = loop;
+    loop->beat_ns = clock_now_ns();
     if (uv_poll_start(&loop->done, UV_READABLE, on_done) != 0 ||
         uv_poll_start(&loop->events, UV_READABLE, on_events) != 0 ||
         uv_timer_start(&loop->heartbeat, on_heartbeat, HEARTBEAT_MS, HEARTBEAT_MS) != 0 ||
@@ -392,7 +366,9 @@ enum status loop_start(struct http_loop *loop, struct http *http, struct error *
         return error_set(err, STATUS_INTERNAL, "libuv cannot make a loop");
     }
     loop->opened = true;
-    ids_init(loop);
+    if (getrandom(&loop->id_seed, sizeof loop->id_seed, GRND_NONBLOCK) < 0) {
+        loop->id_seed = clock_now_ns();
+    }
     enum status status = start_handles(loop, err);
     for (size_t i = 0; status == STATUS_OK && i < sockets->count; i++) {
         status = accepting_start(loop, &sockets->sockets[i], err);

@@ -2,6 +2,7 @@
 #include "server/http/listen.h"
 
 #include "proto/digits.h"
+#include "server/http/exchange.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -89,19 +90,11 @@ static void set_keepalive(int fd)
     }
 }
 
-/* Bound the unsent bytes of all connections that a TCP socket accepts. Otherwise the kernel
- * buffers up to 4 MiB of answers (tcp_wmem) for each client that does not read. */
-static void bound_send_queues(int fd)
-{
-    const int bytes = LISTEN_UNSENT_BYTES;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
-}
-
 static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
-    if (!local) {
-        bound_send_queues(fd);
-    }
+    /* Accepted connections inherit the bound. Otherwise the kernel buffers up to 4 MiB of answers
+     * (tcp_wmem) for each client that does not read. */
+    client_socket_bound_unsent(fd, LISTEN_UNSENT_BYTES);
     struct listen_socket *socket = &set->sockets[set->count++];
     *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
     if (!socket_name(fd, socket->name, sizeof socket->name)) {

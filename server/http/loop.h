@@ -8,16 +8,11 @@
  *     deadlines.c          time limits of clients, at every heartbeat
  *     accepting.c          new connections
  *     http_callbacks.c     libmicrohttpd's calls: a connection, its requests, its end
- *     unreadable.c         refusals of malformed requests
  *     exchange_header.c    a request: its header ...
  *     tls.c                (handshakes and certificates)
- *     exchange.c           ... its body and its end
+ *     exchange.c           ... its body, its end, and what is reported of it
  *     respond.c            its answer
- *     exchange_report.c    metrics, log and trace of a request
- *     exchange_limits.c    accounting against the limits of its client
- *     ids.c                ids of requests, traces and spans
  *     conn.c               a connection: clock, byte counts, cut
- *     tls_session.c        its TLS session
  *     places.c             its place among --max-connections
  *     http_daemons.c       its daemon: which one runs next
  *     client_socket.c      its socket
@@ -47,15 +42,16 @@ struct tls_files;
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd;
-    bool tls;                      /* the daemon speaks HTTPS, else HTTP */
-    size_t buffer_bytes;           /* size of the connection's buffer */
-    struct conn *conn;             /* NULL: none yet, or the connection has ended */
-    struct crowd *crowd;           /* crowd of the connection; NULL: the daemon is unused */
-    TAILQ_ENTRY(http_daemon) link; /* in loop->daemons */
-    TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused while crowd is NULL */
+    bool tls;            /* the daemon speaks HTTPS, else HTTP */
+    size_t buffer_bytes; /* size of the connection's buffer */
+    struct conn *conn;   /* NULL: none yet, or the connection has ended */
+    /* Crowd of the connection; that of first connections while the daemon is unused, and perhaps
+     * needs one more run, in which libmicrohttpd frees the last connection. */
+    struct crowd *crowd;
+    TAILQ_ENTRY(http_daemon) link;        /* in loop->daemons */
+    TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused between two connections */
     TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
-    struct ready_line *line; /* the line in which the daemon waits, or waited last, ... */
-    struct crowd *queued_by; /* ... and its crowd */
+    struct ready_line *line; /* the line in which the daemon waits, or waited last */
     bool ready;              /* the daemon waits for a run */
     bool fresh;              /* the connection was accepted since the last run */
     bool returned; /* the completion list has returned the request; the next run continues it */
@@ -109,14 +105,6 @@ struct listener {
     bool probe;     /* a socket of --probe-listen */
 };
 
-/* The connection that is about to be handed to libmicrohttpd. */
-struct accepted {
-    struct address peer;
-    struct client *client; /* held; NULL: the reference belongs to the connection's record */
-    bool tls;
-    bool probe;
-};
-
 struct http_loop {
     bool opened; /* the libuv loop and the completion list are initialized */
     struct http *http;
@@ -134,7 +122,7 @@ struct http_loop {
     struct completion completion;
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
-    struct accepted accepted;
+    struct newcomer *accepted;         /* about to be handed to libmicrohttpd */
     _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop has to open */
     atomic_size_t handed_count;
     struct conn_ring probes; /* connections of --probe-listen, the oldest first */
@@ -158,11 +146,10 @@ struct http_loop {
     size_t free_count;
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
     uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
-    uint64_t awake_ns;    /* begin of the last turn */
-    bool was_stopped;     /* the thread was stopped since the last heartbeat */
-    unsigned unswept;     /* heartbeats in a row without their sweep because of was_stopped */
-    bool refused_files;   /* no descriptor or memory was left for the last connection */
-    uint64_t id_seed;     /* state of ids_draw() */
+    uint64_t beat_ns;     /* time of the last heartbeat; at first of the start */
+    unsigned unswept;   /* heartbeats in a row without their sweep, after stops of the thread */
+    bool refused_files; /* no descriptor or memory was left for the last connection */
+    uint64_t id_seed;   /* state of loop_draw_id() */
 };
 
 /* The state that all loops share. */
@@ -176,9 +163,8 @@ struct http {
     atomic_bool stopping;             /* order to the threads of the loops: end */
     struct places places;             /* places of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages (exchange_limits.c) */
+    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages */
     atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
-    int watched_fd; /* least number of the descriptors that raise_descriptor() makes */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
@@ -197,6 +183,18 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
         daemon = TAILQ_NEXT(daemon, link);
     }
     return daemon == NULL ? NULL : daemon->conn;
+}
+
+/* Returns an id for a request, a trace or a span: the next number of a sequence whose start is
+ * random (SplitMix64). No number occurs twice on a loop, and a number of another loop or another
+ * process is very unlikely to be the same. An id is no secret. Thread: the loop. */
+static inline uint64_t loop_draw_id(struct http_loop *loop)
+{
+    loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t id = loop->id_seed;
+    id = (id ^ (id >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    id = (id ^ (id >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return id ^ (id >> 31);
 }
 
 /* True if the service is stopping, so that no other thread would process the request. Sets
@@ -220,13 +218,6 @@ void loop_join(struct http_loop *loop);
  * joined. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
-/* ids.c: begin the loop's sequence of ids. */
-void ids_init(struct http_loop *loop);
-/* Returns the next number of the loop's sequence, for an id of a request, trace or span. */
-uint64_t ids_draw(struct http_loop *loop);
-/* Give an id to a request that has none. */
-void ids_name_request(struct exchange *exchange);
-
 /* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
 MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, struct error *err);
 
@@ -239,8 +230,8 @@ void http_daemons_deinit(struct http_loop *loop);
 /* Add a started daemon, which the loop owns from then on, to the unused ones. */
 void http_daemons_add(struct http_daemon *daemon);
 /* Returns an unused daemon for the connection in loop->accepted, until http_daemon_release().
- * http_daemon_ensure() has ensured that there is one. client: the client of the connection;
- * NULL: the connection belongs to the crowd of first connections. */
+ * http_daemon_ensure() has ensured that there is one; the caller wakes the daemon. client: the
+ * client of the connection; NULL: the connection belongs to the crowd of first connections. */
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client);
 void http_daemon_release(struct http_daemon *daemon);
 /* True if another thread owns the request on the daemon's connection. Such a daemon does not
@@ -265,10 +256,6 @@ void http_daemon_begin_run(struct http_daemon *daemon);
 struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* Charge the daemon's crowd and line with a run of `ns` wall-clock time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
-
-/* unreadable.c: libmicrohttpd is about to refuse a request of the daemon's connection with this
- * page of HTML; refuse it in JSON instead. */
-void unreadable_answer(struct http_daemon *daemon, unsigned http_status, const char *page);
 
 /* accepting.c: accept on a copy of the socket. */
 MUST_CHECK enum status accepting_start(struct http_loop *loop,

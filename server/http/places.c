@@ -82,13 +82,6 @@ static void free_place(struct places *places, struct client *client)
 
 /* ---- the line; thread: a holder of the lock ---- */
 
-static void enter_line(struct places *places, struct newcomer *newcomer)
-{
-    TAILQ_INSERT_TAIL(&places->line, newcomer, link);
-    places->line_count++;
-    newcomer->client->waiting++;
-}
-
 static void leave_line(struct places *places, struct newcomer *newcomer)
 {
     TAILQ_REMOVE(&places->line, newcomer, link);
@@ -126,16 +119,10 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* Activity of a connection: idle since `since_ns`, or busy with a request that arrived then. */
-struct activity {
-    bool busy;
-    uint64_t since_ns;
-};
-
-static struct activity activity_of(const struct conn *conn)
+/* Returns conn->activity; of two idle or two busy connections the lower one is older. */
+static uint64_t activity_of(const struct conn *conn)
 {
-    const uint64_t value = atomic_load_explicit(&conn->activity, memory_order_relaxed);
-    return (struct activity){.busy = (value & 1) != 0, .since_ns = value >> 1};
+    return atomic_load_explicit(&conn->activity, memory_order_relaxed);
 }
 
 /* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
@@ -143,10 +130,9 @@ static struct activity activity_of(const struct conn *conn)
 static bool is_idle_for_longer(const struct conn *conn, const struct conn *other,
                                uint64_t until_ns)
 {
-    const struct activity activity = activity_of(conn);
-    return !activity.busy && activity.since_ns <= until_ns &&
-           (other == NULL || activity.since_ns < activity_of(other).since_ns) &&
-           !client_socket_unread(conn->fd);
+    const uint64_t activity = activity_of(conn);
+    return activity % 2 == 0 && activity <= 2 * until_ns &&
+           (other == NULL || activity < activity_of(other)) && !client_socket_unread(conn->fd);
 }
 
 /* Returns the client's connection that has been idle for longest, since `until_ns` at least. If
@@ -167,7 +153,7 @@ static struct conn *choose_of_client(struct client *client, uint64_t until_ns, b
         TAILQ_INSERT_TAIL(&client->conns, conn, client_link);
         if (is_idle_for_longer(conn, idle, until_ns)) {
             idle = conn;
-        } else if (busy == NULL || activity_of(conn).since_ns > activity_of(busy).since_ns) {
+        } else if (busy == NULL || activity_of(conn) > activity_of(busy)) {
             busy = conn;
         }
     }
@@ -261,16 +247,14 @@ static void evict(struct places *places, struct conn *conn)
 
 bool places_can_accept(struct places *places, bool keep_all)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const bool can = places->line_count < places->reserve ||
-                     (!keep_all && places->evicted < places->reserve);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return can;
+    HOLD_LOCK(&places->lock);
+    return places->line_count < places->reserve ||
+           (!keep_all && places->evicted < places->reserve);
 }
 
-static enum places_answer place_or_queue(struct places *places, struct newcomer *newcomer,
-                                         uint64_t limit)
+enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
 {
+    HOLD_LOCK(&places->lock);
     struct client *client = newcomer->client;
     if (limit > 0 && held_by(client) + client->waiting >= limit) {
         return PLACES_OVER_LIMIT;
@@ -279,21 +263,16 @@ static enum places_answer place_or_queue(struct places *places, struct newcomer 
         claim_place(places, client);
         return PLACES_TAKEN;
     }
-    enter_line(places, newcomer);
+    TAILQ_INSERT_TAIL(&places->line, newcomer, link);
+    places->line_count++;
+    client->waiting++;
     return PLACES_WAITS;
 }
 
-enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit)
+struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now_ns,
+                             struct http_loop **wake)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const enum places_answer answer = place_or_queue(places, newcomer, limit);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return answer;
-}
-
-static struct newcomer *choose_next(struct places *places, bool may_evict, uint64_t now_ns,
-                                    struct http_loop **wake)
-{
+    HOLD_LOCK(&places->lock);
     struct newcomer *newcomer = poorest_waiting(places);
     *wake = NULL;
     if (newcomer == NULL) {
@@ -316,35 +295,24 @@ static struct newcomer *choose_next(struct places *places, bool may_evict, uint6
     return newcomer;
 }
 
-struct newcomer *places_next(struct places *places, bool may_evict, uint64_t now_ns,
-                             struct http_loop **wake)
-{
-    MUST(pthread_mutex_lock(&places->lock));
-    struct newcomer *newcomer = choose_next(places, may_evict, now_ns, wake);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return newcomer;
-}
-
 struct newcomer *places_refuse(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct newcomer *refused =
         places->line_count > places->reserve ? richest_waiting(places) : NULL;
     if (refused != NULL) {
         leave_line(places, refused);
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return refused;
 }
 
 struct newcomer *places_pop_waiting(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct newcomer *newcomer = TAILQ_FIRST(&places->line);
     if (newcomer != NULL) {
         leave_line(places, newcomer);
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return newcomer;
 }
 
@@ -352,31 +320,28 @@ struct newcomer *places_pop_waiting(struct places *places)
 
 void places_add(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     TAILQ_INSERT_TAIL(&conn->client->conns, conn, client_link);
     TAILQ_INSERT_TAIL(&places->ring, conn, ring_link);
-    MUST(pthread_mutex_unlock(&places->lock));
 }
 
 void places_remove(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     if (!conn->evicted) {
         release_place(places, conn);
-    } else {
-        places->evicted--;
-        if (conn->to_be_cut) {
-            TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
-        }
+        return;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
+    places->evicted--;
+    if (conn->to_be_cut) {
+        TAILQ_REMOVE(&conn->loop->evicted, conn, ring_link);
+    }
 }
 
 void places_give_back(struct places *places, struct client *client)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     free_place(places, client);
-    MUST(pthread_mutex_unlock(&places->lock));
 }
 
 /* See places_wanted(). Thread: a holder of the lock. */
@@ -390,40 +355,34 @@ static uint64_t count_wanted(const struct places *places)
 
 uint64_t places_wanted(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const uint64_t count = count_wanted(places);
-    MUST(pthread_mutex_unlock(&places->lock));
-    return count;
+    HOLD_LOCK(&places->lock);
+    return count_wanted(places);
 }
 
 bool places_evict(struct places *places, struct conn *conn)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     const uint64_t count = count_wanted(places);
-    const bool evicts = !conn->evicted && count > 0 && held_by(conn->client) >= count;
-    if (evicts) {
-        evict(places, conn);
+    if (conn->evicted || count == 0 || held_by(conn->client) < count) {
+        return false;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
-    return evicts;
+    evict(places, conn);
+    return true;
 }
 
 struct conn *places_next_evicted(struct places *places, struct conn_ring *evicted)
 {
-    MUST(pthread_mutex_lock(&places->lock));
+    HOLD_LOCK(&places->lock);
     struct conn *conn = TAILQ_FIRST(evicted);
     if (conn != NULL) {
         TAILQ_REMOVE(evicted, conn, ring_link);
         conn->to_be_cut = false;
     }
-    MUST(pthread_mutex_unlock(&places->lock));
     return conn;
 }
 
 size_t places_connections(struct places *places)
 {
-    MUST(pthread_mutex_lock(&places->lock));
-    const size_t count = places->used + places->evicted + places->line_count;
-    MUST(pthread_mutex_unlock(&places->lock));
-    return count;
+    HOLD_LOCK(&places->lock);
+    return places->used + places->evicted + places->line_count;
 }

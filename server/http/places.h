@@ -34,6 +34,7 @@
 #include "server/sched/client.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,7 +52,7 @@ enum {
 struct newcomer {
     struct newcomer *next;      /* in http_loop.handed of the loop that will serve it */
     TAILQ_ENTRY(newcomer) link; /* in places.line */
-    struct client *client;      /* held */
+    struct client *client; /* held; NULL: the reference belongs to the connection's record */
     struct sockaddr_storage peer;
     socklen_t peer_bytes;
     int fd; /* owned */
@@ -69,8 +70,8 @@ struct places {
     size_t most;    /* constant: --max-connections */
     size_t reserve; /* constant: limit of the line, and of evicted connections still open */
     size_t used;    /* places of connections that are open, or handed to their loop */
-    size_t evicted; /* number of evicted connections that are still open */
-    size_t richest; /* largest number of places that one client holds */
+    atomic_size_t evicted; /* evicted connections that are still open; read without the lock */
+    size_t richest;        /* largest number of places that one client holds */
     struct client_list *by_count; /* owned: [n], n <= most: the clients that hold n places */
     struct conn_ring ring; /* open connections; those that were examined last are at the end */
     struct newcomer_line line;   /* owned: newcomers that wait for a place */

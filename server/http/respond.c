@@ -13,12 +13,13 @@
 #include "server/base/config.h"
 #include "server/http/cors.h"
 #include "server/http/loop.h"
-#include "server/http/tls.h"
 #include "server/job/infer.h"
 #include "server/sched/admission.h"
+#include "server/sched/client.h"
 #include "server/sched/server.h"
 
 #include <assert.h>
+#include <gnutls/gnutls.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,6 +155,16 @@ static void collect_fields(const struct exchange *exchange, struct fields *field
 }
 
 /* ---- libmicrohttpd's responses ---- */
+
+void exchange_uncount_request(struct exchange *exchange)
+{
+    const struct request *request = &exchange->request;
+    if (exchange->client_counted) {
+        client_end_request(request->arrival.client,
+                           clock_span_ns(request->times.arrived, clock_now_ns()));
+        exchange->client_counted = false;
+    }
+}
 
 static struct MHD_Response *make_response(struct byte_view bytes)
 {
@@ -408,7 +419,7 @@ void respond_early(struct exchange *exchange)
     exchange_uncount_request(exchange);
     exchange->close = true;
     if (exchange->request.arrival.id[0] == '\0') { /* the header was not complete */
-        ids_name_request(exchange);
+        (void)trace_hex(loop_draw_id(exchange->loop), exchange->request.arrival.id);
     }
     exchange->http_status = error_code(exchange);
     json_writer_init_fixed(&w, body, sizeof body);
@@ -426,9 +437,13 @@ void respond_early(struct exchange *exchange)
     /* The socket has room for the answer, because nothing of this exchange was sent before.
      * Otherwise the client has stopped reading, and would not read this answer either. */
     size_t bytes = (size_t)head + body_bytes;
-    ssize_t sent = exchange->conn->tls != NULL
-                       ? tls_send_last(exchange->conn, text, bytes)
-                       : send(exchange->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = 0;
+    if (exchange->conn->tls != NULL) { /* libmicrohttpd does not write at the same time */
+        sent = gnutls_record_send(exchange->conn->tls, text, bytes);
+        (void)gnutls_bye(exchange->conn->tls, GNUTLS_SHUT_WR);
+    } else {
+        sent = send(exchange->conn->fd, text, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
     if (sent == (ssize_t)bytes) {
         exchange->conn->answer_bytes = body_bytes;
     }

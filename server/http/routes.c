@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+EMBED(openapi_text, "build/openapi/openapi.json"); /* written by proto/openapi/make_openapi.c */
+
 /* clang-format off */
 #define CUMSUM(pattern, counted_as, totals) \
     {pattern, ROUTE_POST, ROUTE_CUMSUM, ROUTE_SCOPE_INFER, METRICS_ROUTE_##counted_as, NULL, NULL, totals, false, 0, NULL},
@@ -252,10 +254,10 @@ static size_t authority_bytes(const char *text)
     return scheme == 0 ? 0 : scheme + strcspn(text + scheme, "/?");
 }
 
-const char *target_path(const char *text, size_t *bytes)
+const char *target_path(char *text)
 {
-    const char *path = text + authority_bytes(text);
-    *bytes = strcspn(path, "?");
+    char *path = text + authority_bytes(text);
+    path[strcspn(path, "?")] = '\0';
     return path;
 }
 

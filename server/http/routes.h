@@ -78,9 +78,9 @@ static inline const char *route_scope_name(unsigned scopes)
                                                  : "admin";
 }
 
-/* Returns the path in a request target ("/path?a=b" or "http://host/path"), not decoded, and
- * its length in *bytes. */
-const char *target_path(const char *text, size_t *bytes);
+/* Returns the path in a request target ("/path?a=b" or "http://host/path"), not decoded, and cuts
+ * the query off. */
+const char *target_path(char *text);
 
 /* A parsed request target; all pointers point into its text. */
 struct target {

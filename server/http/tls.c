@@ -48,17 +48,13 @@ struct tls_files {
     struct tls_credentials *current; /* held; guarded by the lock */
 };
 
-/* The time in which all certificates of the server's chain are valid. */
-struct validity {
-    time_t begin;
-    time_t end;
-};
-
 /* Certificate, key and authorities that were read together. */
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls; /* owned */
     gnutls_x509_trust_list_t authorities;    /* for clients; owned by `gnutls`; NULL: none */
-    struct validity validity;
+    time_t
+        begin; /* from then on, until `end`, all certificates of the server's chain are valid */
+    time_t end;
     struct tls_files *files; /* borrowed */
     size_t references;       /* guarded by the lock of the files */
 };
@@ -71,13 +67,6 @@ static void discard_rest(const struct conn *conn)
 {
     char rest[REST_BYTES];
     (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
-}
-
-/* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
- * a handshake, so no client that speaks TLS gets an answer in plain text. */
-static bool begins_plain_http(const char *bytes)
-{
-    return bytes[0] >= 'A' && bytes[0] <= 'Z';
 }
 
 /* Refuse a client that speaks plain HTTP, in plain HTTP. The caller ends the connection. */
@@ -103,8 +92,11 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     conn->pulled_bytes += conn->handshaking ? 0 : (uint64_t)count;
     conn->daemon->handshake_moved = true;
     const bool first = !conn->heard;
+    const char byte = *(const char *)bytes;
     conn->heard = true;
-    if (first && begins_plain_http(bytes)) {
+    /* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
+     * a handshake, so no client that speaks TLS gets an answer in plain text. */
+    if (first && byte >= 'A' && byte <= 'Z') {
         answer_plain_http(conn);
         errno = ECONNRESET;
         return -1;
@@ -286,19 +278,6 @@ static int verify_client(gnutls_session_t session)
 
 /* ---- certificates, keys and authorities ---- */
 
-static struct validity validity_of(const gnutls_x509_crt_t *chain, unsigned count)
-{
-    struct validity found = {.begin = gnutls_x509_crt_get_activation_time(chain[0]),
-                             .end = gnutls_x509_crt_get_expiration_time(chain[0])};
-    for (unsigned i = 1; i < count; i++) {
-        const time_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
-        const time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
-        found.begin = begin > found.begin ? begin : found.begin;
-        found.end = end < found.end ? end : found.end;
-    }
-    return found;
-}
-
 /* Refuse a key that clients refuse: RSA below 2048 bits, or another key that is weaker. */
 static enum status check_strength(gnutls_x509_crt_t certificate, const char *path,
                                   struct error *err)
@@ -329,9 +308,12 @@ static enum status examine_chain(struct tls_credentials *credentials, struct err
             err, STATUS_INVALID_FIELD, "--tls-cert", "--tls-cert %s: %s", path,
             gnutls_strerror(code != 0 ? code : GNUTLS_E_NO_CERTIFICATE_FOUND));
     }
-    credentials->validity = validity_of(chain, count);
     enum status status = check_strength(chain[0], path, err);
     for (unsigned i = 0; i < count; i++) {
+        const time_t begin = gnutls_x509_crt_get_activation_time(chain[i]);
+        const time_t end = gnutls_x509_crt_get_expiration_time(chain[i]);
+        credentials->begin = i == 0 || begin > credentials->begin ? begin : credentials->begin;
+        credentials->end = i == 0 || end < credentials->end ? end : credentials->end;
         gnutls_x509_crt_deinit(chain[i]);
     }
     gnutls_free(chain);
@@ -421,11 +403,9 @@ static void credentials_release(struct tls_credentials *credentials)
 /* Returns the current credentials; credentials_release() is due. */
 static struct tls_credentials *credentials_get(struct tls_files *files)
 {
-    MUST(pthread_mutex_lock(&files->lock));
-    struct tls_credentials *credentials = files->current;
-    credentials->references++;
-    MUST(pthread_mutex_unlock(&files->lock));
-    return credentials;
+    HOLD_LOCK(&files->lock);
+    files->current->references++;
+    return files->current;
 }
 
 static void time_text(time_t time, char text[32])
@@ -440,20 +420,20 @@ static void time_text(time_t time, char text[32])
 /* Warn of certificates that clients will refuse, and of a key that other users can read. The
  * key's group may read the key: systemd's SupplementaryGroups= and Kubernetes' fsGroup give a
  * service access by a group. */
-static void warn_of_files(const struct tls_files *files, const struct validity *validity)
+static void warn_of_files(const struct tls_files *files, time_t begin, time_t end)
 {
     const char *const *paths = files->watch.paths;
     const mode_t mode = files->watch.taken[FILE_KEY].st_mode;
     const time_t now = time(NULL);
     char text[32];
-    if (validity->end <= now) {
-        time_text(validity->end, text);
+    if (end <= now) {
+        time_text(end, text);
         log_message(files->log, LOG_WARN,
                     "TLS: %s has a certificate that expired at %s: clients refuse it, renew it",
                     paths[FILE_CERT], text);
     }
-    if (validity->begin > now) {
-        time_text(validity->begin, text);
+    if (begin > now) {
+        time_text(begin, text);
         log_message(files->log, LOG_WARN,
                     "TLS: %s has a certificate that is not valid before %s: clients refuse it "
                     "until then; is this machine's clock right?",
@@ -483,17 +463,16 @@ static enum status load_files(struct tls_files *files, struct error *err)
         credentials_free(credentials);
         return status;
     }
-    const struct validity validity = credentials->validity;
     MUST(pthread_mutex_lock(&files->lock));
     struct tls_credentials *previous = files->current;
     files->current = credentials;
     MUST(pthread_mutex_unlock(&files->lock));
     credentials_release(previous);
-    metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, validity.end);
-    time_text(validity.end, text);
+    metrics_gauge_set(files->metrics, METRICS_GAUGE_TLS_EXPIRY, credentials->end);
+    time_text(credentials->end, text);
     log_message(files->log, LOG_INFO, "TLS: %s is loaded, valid until %s",
                 files->watch.paths[FILE_CERT], text);
-    warn_of_files(files, &validity);
+    warn_of_files(files, credentials->begin, credentials->end);
     return STATUS_OK;
 }
 

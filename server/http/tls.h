@@ -22,9 +22,7 @@
 #include "proto/status.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 struct config;
 struct conn;
@@ -61,19 +59,5 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1]);
  * certificate. */
 void *tls_priorities(void);
 void *tls_no_certificate(void);
-
-/* ---- tls_session.c ---- */
-
-/* True if decrypted bytes have arrived that libmicrohttpd has not read, besides those in the
- * socket. */
-bool tls_unread(const struct conn *conn);
-
-/* Get the number of decrypted bytes from the client so far; an incomplete record counts with
- * its encrypted bytes. Returns false if the number is not known. */
-bool tls_received(const struct conn *conn, uint64_t *bytes);
-
-/* Write the last bytes of the session, and close it for writing. libmicrohttpd does not write
- * at the same time. Returns the number of bytes written, or a negative number. */
-ssize_t tls_send_last(struct conn *conn, const void *bytes, size_t count);
 
 #endif

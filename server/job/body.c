@@ -168,19 +168,22 @@ static enum status reserve_packed(struct request *request, size_t more, struct e
                               declared < 0 ? 0 : (size_t)declared, err);
 }
 
-/* Ensure room for the next `count` bytes of the body, as sent. */
-static enum status reserve_landing(struct request *request, size_t count, struct error *err)
+/* Ensure room for the next `count` bytes of the body, as sent. Returns false if there is none, or if
+ * their destination is not known yet; body_feed() will fail, too, and report the error. */
+static bool reserve_landing(struct request *request, size_t count)
 {
-    struct request_body *body = &request->body;
-    if (body->inflate != NULL) {
-        return reserve_packed(request, count, err);
-    }
-    if (body->head_need != request->body.head_bytes) {
-        const size_t wanted = smaller_of(count, body->head_need - request->body.head_bytes);
-        return reserve_head(request, request->body.head_bytes + wanted, err);
-    }
-    return body->spill ? reserve_head(request, head_end(request) + count, err)
-                       : reserve_payload(request, request->body.payload_received + count, err);
+    const struct request_body *body = &request->body;
+    const size_t head_left = body->head_need - body->head_bytes;
+    struct error ignored = ERROR_INIT;
+    const enum status status =
+        body->inflate != NULL ? reserve_packed(request, count, &ignored)
+        : head_left > 0
+            ? reserve_head(request, body->head_bytes + smaller_of(count, head_left), &ignored)
+        : body->spill ? reserve_head(request, head_end(request) + count, &ignored)
+        : request->scan.decoded
+            ? reserve_payload(request, body->payload_received + count, &ignored)
+            : STATUS_LENGTH_MISMATCH;
+    return status == STATUS_OK;
 }
 
 /* The destination of the next bytes of the body, as sent. */
@@ -242,17 +245,9 @@ static void touch_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool body_has_pages(struct request *request, size_t count)
+bool body_touch_pages(struct request *request, size_t count)
 {
-    struct error ignored = ERROR_INIT; /* body_feed() will fail, too, and report the error */
-    const int64_t declared = request->body.declared;
-    if (declared >= 0 && declared < ADMISSION_LARGE_BYTES) {
-        return true;
-    }
-    const bool known = request->scan.decoded || request->body.inflate != NULL ||
-                       request->body.head_need != request->body.head_bytes ||
-                       request->body.spill;
-    if (!known || reserve_landing(request, count, &ignored) != STATUS_OK) {
+    if (!reserve_landing(request, count)) {
         return true;
     }
     const struct landing landing = landing_of(request);
@@ -295,7 +290,9 @@ static enum status feed_payload(struct request *request, const char *bytes, size
         memcpy(input + request->body.payload_received, bytes, smaller_of(count, room));
     }
     request->body.payload_received = end;
-    cursor_feed(request);
+    if (request->scan.cursor != NULL) {
+        cursor_feed(request);
+    }
     return STATUS_OK;
 }
 

@@ -299,17 +299,16 @@ static void report_scan(const struct cursor *cursor)
     }
 }
 
-/* NULL is fine. No other thread may have a pointer to the cursor. */
+/* No other thread may have a pointer to the cursor. */
 static void destroy_cursor(struct cursor *cursor)
 {
-    if (cursor == NULL) {
-        return;
+    if (cursor->whole == NULL) { /* detached */
+        struct memory *memory = cursor->slice.server->memory;
+        memory_give(memory, &cursor->block);
+        part_destroy(cursor->slice.scan.part, memory);
+        segments_destroy(cursor->slice.scan.segments);
+        memory_release(memory, cursor->slice.memory.reserved_bytes);
     }
-    struct memory *memory = cursor->slice.server->memory;
-    memory_give(memory, &cursor->block);
-    part_destroy(cursor->slice.scan.part, memory);
-    segments_destroy(cursor->slice.scan.segments);
-    memory_release(memory, cursor->slice.memory.reserved_bytes);
     client_release(cursor->slice.arrival.client);
     MUST(pthread_mutex_destroy(&cursor->lock));
     free(cursor);
@@ -412,15 +411,11 @@ void cursor_begin(struct request *request)
 void cursor_feed(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    if (cursor == NULL) {
-        return;
-    }
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     cursor->arrived_bytes = request->body.payload_received;
     if (cursor->state == CURSOR_PARKED) {
         push_next(cursor);
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
 }
 
 /* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it
@@ -448,18 +443,17 @@ bool cursor_scan(struct request *request)
         return false;
     }
     struct cursor *cursor = request->scan.cursor;
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     request_set_owner(request, OWNER_CURSOR);
     if (cursor->state == CURSOR_PARKED) {
         push_next(cursor);
     }
-    const bool scans = cursor->state != CURSOR_OVER;
-    if (!scans) {
-        request_set_owner(request, OWNER_LOOP);
-        report_scan(cursor);
+    if (cursor->state != CURSOR_OVER) {
+        return true;
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
-    return scans;
+    request_set_owner(request, OWNER_LOOP);
+    report_scan(cursor);
+    return false;
 }
 
 /* ---- ending early ---- */
@@ -490,13 +484,10 @@ static void detach_cursor(struct cursor *cursor)
     whole->memory.reserved_bytes = 0;
 }
 
-bool cursor_has_failed(struct request *request)
+bool cursor_look_for_failure(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    if (cursor == NULL) {
-        return false;
-    }
-    MUST(pthread_mutex_lock(&cursor->lock));
+    HOLD_LOCK(&cursor->lock);
     const bool overdue =
         cursor->state == CURSOR_IN_FLIGHT &&
         atomic_load_explicit(&cursor->slice.slice.overdue, memory_order_relaxed);
@@ -508,26 +499,24 @@ bool cursor_has_failed(struct request *request)
                         "the device that scans this tensor gives no answer; try again");
         detach_cursor(cursor);
     }
-    MUST(pthread_mutex_unlock(&cursor->lock));
     return failed || overdue;
 }
 
 bool cursor_release(struct request *request)
 {
     struct cursor *cursor = request->scan.cursor;
-    bool posted = false;
     if (cursor != NULL) {
-        MUST(pthread_mutex_lock(&cursor->lock));
-        posted = is_posted(cursor);
+        HOLD_LOCK(&cursor->lock);
+        if (is_posted(cursor)) {
+            return false;
+        }
         if (cursor->state == CURSOR_IN_FLIGHT) {
             detach_cursor(cursor);
         }
-        MUST(pthread_mutex_unlock(&cursor->lock));
     }
-    if (posted) {
-        return false;
+    if (request->scan.cursor != NULL) {
+        destroy_cursor(request->scan.cursor);
     }
-    destroy_cursor(request->scan.cursor);
     part_destroy(request->scan.part, request->server->memory);
     segments_destroy(request->scan.segments);
     request->scan.cursor = NULL;

@@ -40,7 +40,7 @@ struct cursor; /* opaque */
  * there is no cursor, and the tensor is scanned after its body has arrived. */
 void cursor_begin(struct request *request);
 
-/* Scan the payload that has arrived in the block. Does nothing for a request without a cursor. */
+/* Scan the payload that has arrived in the block of a request with a cursor. */
 void cursor_feed(struct request *request);
 
 /* Returns true if the complete and planned request is to be scanned in slices. Thread: its
@@ -54,7 +54,11 @@ bool cursor_scan(struct request *request);
 /* Returns true, and sets request.error, if the scan of a request has failed and the cursor will not
  * return the request. If a device has missed its deadline, the cursor is detached, and the request
  * has no block any more. The loop or the cursor owns the request. */
-bool cursor_has_failed(struct request *request);
+bool cursor_look_for_failure(struct request *request);
+static inline bool cursor_has_failed(struct request *request)
+{
+    return request->scan.cursor != NULL && cursor_look_for_failure(request);
+}
 
 /* Cancel the slice that is in flight: the result is not needed. */
 void cursor_cancel(struct request *request);

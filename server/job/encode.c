@@ -87,16 +87,6 @@ static enum status pack_view(struct request *request, z_stream *stream, struct b
 
 /* ---- encoding ---- */
 
-/* Free the head of the answer, and release the reservation of its text. */
-static void discard_head(struct request *request)
-{
-    struct answer *answer = &request->reply.answer;
-    uint64_t reserved = infer_text_bytes(request) > 0 ? answer->head_bytes : 0;
-    infer_discharge(request, reserved);
-    answer_deinit(answer);
-    text_free(request->server->memory, &request->reply.answer_text);
-}
-
 /* Compress the answer. Without memory the answer remains uncompressed.
  * err   CLIENT_GONE: the work was given up */
 static enum status compress_answer(struct request *request, struct error *err)
@@ -119,8 +109,10 @@ static enum status compress_answer(struct request *request, struct error *err)
         status = pack_input(request, &stream, Z_FINISH, &packed, &trouble);
     }
     (void)deflateEnd(&stream);
-    if (status == STATUS_OK || status == STATUS_CLIENT_GONE) {
-        discard_head(request);
+    if (status == STATUS_OK || status == STATUS_CLIENT_GONE) { /* the old head is not needed */
+        infer_discharge(request, infer_text_bytes(request) > 0 ? answer->head_bytes : 0);
+        answer_deinit(answer);
+        text_free(request->server->memory, &request->reply.answer_text);
     }
     if (status != STATUS_OK) {
         infer_text_free(request, &packed);

@@ -10,7 +10,6 @@
 #include "server/job/segments.h"
 #include "server/sched/admission.h"
 #include "server/sched/server.h"
-#include "server/sched/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,15 +29,6 @@ static const char *dialect_field(const struct request *request, const char *fiel
     const char *name =
         codec->plan_field == NULL ? NULL : codec->plan_field(&request->scan.call, field);
     return name != NULL ? name : field;
-}
-
-/* Plan the scan with a packed output: codec->encode() applies the output strides, which have been
- * checked. */
-static enum status plan_packed(struct request *request, struct error *err)
-{
-    struct scan_desc packed = request->scan.call.desc;
-    packed.has_output_strides = false;
-    return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
 /* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No
@@ -82,7 +72,14 @@ static enum status plan_whole(struct request *request, struct error *err)
         return plan_beside_initial(request, err);
     }
     TRY(scan_plan_make(&request->scan.call.desc, &request->scan.plan, err));
-    return request->scan.call.packs_output ? plan_packed(request, err) : STATUS_OK;
+    if (!request->scan.call.packs_output) {
+        return STATUS_OK;
+    }
+    /* The scan has a packed output: codec->encode() applies the output strides, which have been
+     * checked. */
+    struct scan_desc packed = request->scan.call.desc;
+    packed.has_output_strides = false;
+    return scan_plan_make(&packed, &request->scan.plan, err);
 }
 
 static enum status plan_scan(struct request *request, struct error *err)
@@ -204,12 +201,6 @@ static enum status prepare_elements(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-enum status infer_explain(struct request *request, enum status status)
-{
-    return status == STATUS_CLIENT_GONE && work_given_up(request) ? request->error.status
-                                                                  : status;
-}
-
 /* Find the scans of the segments, and gather the short ones. The reservation was an upper bound;
  * the excess is released. */
 static enum status prepare_segments(struct request *request, struct error *err)
@@ -234,9 +225,9 @@ enum status infer_decode_body(struct request *request)
         return STATUS_OK;
     }
     request->arrival.codec_request.parallel = request->parallel;
-    enum status status = infer_decode(request, &request->error);
+    const enum status status = infer_decode(request, &request->error);
     request->arrival.codec_request.parallel = NULL;
-    return infer_explain(request, status);
+    return status;
 }
 
 /* Turn a decoded body into a tensor that a device can scan. */
@@ -305,7 +296,7 @@ enum status infer_complete(struct request *request)
 {
     const enum status status = complete_input(request, &request->error);
     free_carry(request);
-    return infer_explain(request, status);
+    return status;
 }
 
 uint64_t infer_bytes_to_move(const struct request *request)

@@ -20,10 +20,6 @@ MUST_CHECK enum status infer_complete(struct request *request);
 /* Bytes that infer_complete() swaps, copies or zeroes. */
 uint64_t infer_bytes_to_move(const struct request *request);
 
-/* Return `status`; for CLIENT_GONE, the status of work that was given up, set and return the
- * reason. */
-MUST_CHECK enum status infer_explain(struct request *request, enum status status);
-
 /* Make the answer, or set request->error. Thread: the owner. */
 void infer_encode(struct request *request);
 

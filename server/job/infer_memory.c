@@ -410,12 +410,10 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more)
     return larger_of(planned ? planned_cost(request) : guess_cost(request, more), 1);
 }
 
-void infer_update_claim(struct request *request)
+void infer_lower_claim(struct request *request)
 {
-    if (request->admission.claim > 0) {
-        admission_update(request->server->admission, request, infer_claim(request, 0),
-                         infer_cost_ns(request, 0));
-    }
+    admission_update(request->server->admission, request, infer_claim(request, 0),
+                     infer_cost_ns(request, 0));
 }
 
 enum status infer_check(struct request *request, struct error *err)

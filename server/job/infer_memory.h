@@ -105,7 +105,13 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more);
 
 /* Lower the claim of an admitted request, and correct its cost; do nothing for a small request.
  * Thread: the owner. */
-void infer_update_claim(struct request *request);
+void infer_lower_claim(struct request *request);
+static inline void infer_update_claim(struct request *request)
+{
+    if (request->admission.claim > 0) {
+        infer_lower_claim(request);
+    }
+}
 
 /* Returns true if the claim covers the need of the request. Thread: the owner. */
 bool infer_is_covered(const struct request *request);

@@ -100,8 +100,8 @@ static uint64_t print_ns(const struct request *request)
 static enum job_next unpack(struct request *request)
 {
     const bool small = request->line.cost_ns <= UNPACK_STEP_NS;
-    if (infer_explain(request, body_unpack(request, small ? UNPACK_STEP_BYTES : UINT64_MAX,
-                                           &request->error)) != STATUS_OK) {
+    if (body_unpack(request, small ? UNPACK_STEP_BYTES : UINT64_MAX, &request->error) !=
+        STATUS_OK) {
         return JOB_DONE;
     }
     return request->body.inflate != NULL ? JOB_LATER : JOB_NEXT;
@@ -117,8 +117,7 @@ static enum job_next parse_on_loop(struct request *request)
 {
     const struct request_body *body = &request->body;
     if (body->inflate != NULL && body->packed.count <= INLINE_UNPACK_BYTES &&
-        infer_explain(request, body_unpack(request, UINT64_MAX, &request->error)) !=
-            STATUS_OK) {
+        body_unpack(request, UINT64_MAX, &request->error) != STATUS_OK) {
         return JOB_DONE;
     }
     const bool has_text =
@@ -270,6 +269,9 @@ bool job_run(struct request *request)
         case JOB_WAIT:
             return false;
         case JOB_DONE:
+            if (request->error.status == STATUS_CLIENT_GONE) { /* perhaps a deadline */
+                (void)work_given_up(request);
+            }
             request_enter(request, REQUEST_READY);
             return true;
         }

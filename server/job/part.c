@@ -7,12 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Returns true if the answer contains a carry. */
-static bool answers_carry(const struct request *request)
-{
-    return carry_answer_most(&request->scan.call.desc, request->scan.call.totals) > 0;
-}
-
 /* Compute the header of the carry to answer. Returns false if the carry would not fit in
  * INT64_MAX bytes of memory. */
 static bool make_carry_head(const struct request *request, struct carry_head *head)
@@ -89,8 +83,8 @@ enum status part_finish(struct request *request, struct error *err)
     struct part *part = request->scan.part;
     struct answer *answer = &request->reply.answer;
     uint64_t bytes = 0;
-    if (!answers_carry(request)) {
-        return STATUS_OK;
+    if (carry_answer_most(&request->scan.call.desc, request->scan.call.totals) == 0) {
+        return STATUS_OK; /* the answer has no carry */
     }
     TRY(carry_encode(&part->head, (unsigned char *)part->carry.bytes, request->parallel, &bytes,
                      err));

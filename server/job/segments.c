@@ -42,8 +42,8 @@ struct segments {
     uint64_t gathered;            /* number of gathered elements, padding included */
     struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
     size_t run_count;
-    size_t classes_done;       /* number of classes that segments_next() has returned */
-    size_t runs_done;          /* number of runs that it has returned */
+    size_t
+        scans_done; /* scans that segments_next() has returned: classes by length, then runs */
     struct scan_job *jobs;     /* owned: scans of a round */
     struct scan_plan *plans;   /* owned: plans of these scans */
     size_t room;               /* entries of `jobs` and of `plans` */
@@ -68,15 +68,11 @@ static uint64_t runs_most(const struct scan_desc *desc, const struct scan_plan *
     return smaller_of(desc->segments, plan->axis.size * chunk / SEGMENTS_GATHER);
 }
 
-static size_t launch_most(const struct scan_desc *desc)
-{
-    return (size_t)smaller_of(desc->segments, SEGMENTS_LAUNCH);
-}
-
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan)
 {
     return sizeof(struct segments) + runs_most(desc, plan) * sizeof(struct segment_run) +
-           launch_most(desc) * (sizeof(struct scan_job) + sizeof(struct scan_plan));
+           smaller_of(desc->segments, SEGMENTS_LAUNCH) *
+               (sizeof(struct scan_job) + sizeof(struct scan_plan));
 }
 
 /* Returns the least cells along the axis of a long run in a tensor without an initial value. */
@@ -189,21 +185,6 @@ static enum status find_runs(struct segments *segments, struct error *err)
     return STATUS_OK;
 }
 
-/* Allocate the scans of a round. */
-static enum status allocate_launch(struct segments *segments, struct error *err)
-{
-    size_t scans = segments->run_count;
-    for (size_t i = 0; i < SEGMENTS_GATHER; i++) {
-        scans += segments->classes[i].count > 0;
-    }
-    segments->room = smaller_of(scans, SEGMENTS_LAUNCH);
-    segments->jobs = calloc(segments->room, sizeof *segments->jobs);
-    segments->plans = calloc(segments->room, sizeof *segments->plans);
-    return segments->jobs != NULL && segments->plans != NULL
-               ? STATUS_OK
-               : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the scans of segments");
-}
-
 enum status segments_create(const struct scan_call *call, const struct scan_plan *plan,
                             struct segments **out, struct error *err)
 {
@@ -224,9 +205,14 @@ enum status segments_create(const struct scan_call *call, const struct scan_plan
     segments->inner = inner_of(plan);
     segments->outer = plan->lines / segments->inner.size;
     segments->long_cells = long_cells(plan);
-    enum status status = find_runs(segments, err);
-    if (status == STATUS_OK) {
-        status = allocate_launch(segments, err);
+    segments->room = (size_t)smaller_of(desc->segments, SEGMENTS_LAUNCH);
+    segments->jobs = calloc(segments->room, sizeof *segments->jobs);
+    segments->plans = calloc(segments->room, sizeof *segments->plans);
+    enum status status = STATUS_OK;
+    if (segments->jobs == NULL || segments->plans == NULL) {
+        status = error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the scans of segments");
+    } else {
+        status = find_runs(segments, err);
     }
     if (status != STATUS_OK) {
         segments_destroy(segments);
@@ -558,36 +544,31 @@ static struct scan_job make_job(const struct segments *segments, const struct se
 
 bool segments_done(const struct segments *segments)
 {
-    return segments->classes_done == SEGMENTS_GATHER &&
-           segments->runs_done == segments->run_count;
+    return segments->scans_done == SEGMENTS_GATHER + segments->run_count;
 }
 
-/* Get the next scan, with its plan. Returns false after the last. */
-static bool next_job(const struct segments *segments, const struct segments_place *place,
-                     struct scan_plan *plan, struct scan_job *job)
-{
-    if (segments_done(segments)) {
-        return false;
-    }
-    if (segments->classes_done == SEGMENTS_GATHER) {
-        *job = make_job(segments, &segments->runs[segments->runs_done],
-                        segments->call->desc.has_initial, place, plan);
-        return true;
-    }
-    const struct segment_matrix *class = &segments->classes[segments->classes_done];
-    const struct segment_run run = {
-        .count = class->count, .length = segments->classes_done, .gathered = class->at};
-    *job = make_job(segments, &run, true, place, plan);
-    return true;
-}
-
-/* Skip classes without segments. */
+/* Classes without segments need no scan. */
 static void skip_classes(struct segments *segments)
 {
-    while (segments->classes_done < SEGMENTS_GATHER &&
-           segments->classes[segments->classes_done].count == 0) {
-        segments->classes_done++;
+    while (segments->scans_done < SEGMENTS_GATHER &&
+           segments->classes[segments->scans_done].count == 0) {
+        segments->scans_done++;
     }
+}
+
+/* Returns the next scan, with its plan. */
+static struct scan_job next_job(const struct segments *segments,
+                                const struct segments_place *place, struct scan_plan *plan)
+{
+    const size_t next = segments->scans_done;
+    if (next >= SEGMENTS_GATHER) {
+        return make_job(segments, &segments->runs[next - SEGMENTS_GATHER],
+                        segments->call->desc.has_initial, place, plan);
+    }
+    const struct segment_matrix *class = &segments->classes[next];
+    const struct segment_run run = {
+        .count = class->count, .length = next, .gathered = class->at};
+    return make_job(segments, &run, true, place, plan);
 }
 
 size_t segments_next(struct segments *segments, const struct segments_place *place,
@@ -595,21 +576,16 @@ size_t segments_next(struct segments *segments, const struct segments_place *pla
 {
     size_t count = 0;
     uint64_t sum = 0;
-    skip_classes(segments);
-    while (count < segments->room &&
-           next_job(segments, place, &segments->plans[count], &segments->jobs[count])) {
+    for (skip_classes(segments); count < segments->room && !segments_done(segments);
+         skip_classes(segments)) {
+        segments->jobs[count] = next_job(segments, place, &segments->plans[count]);
         const uint64_t more = segments->plans[count].elements;
         if (count > 0 && (more > most || sum > most - more)) {
             break; /* the scan is the first of the next round */
         }
         sum += more;
         count++;
-        if (segments->classes_done < SEGMENTS_GATHER) {
-            segments->classes_done++;
-            skip_classes(segments);
-        } else {
-            segments->runs_done++;
-        }
+        segments->scans_done++;
     }
     *jobs = segments->jobs;
     *elements = sum;

@@ -28,7 +28,6 @@ struct leaf {
 struct buddy {
     unsigned top_order; /* order of the whole range */
     LIST_HEAD(free_list, leaf) free[ORDERS];
-    size_t taken;
     struct leaf leaves[];
 };
 
@@ -92,18 +91,16 @@ bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset)
         set_free(buddy, leaf + (UINT32_C(1) << order), order); /* keep the lower half */
     }
     block->order = (uint8_t)wanted;
-    buddy->taken++;
     *offset = (size_t)leaf * BUDDY_MIN_BYTES;
     return true;
 }
 
-void buddy_give(struct buddy *buddy, size_t offset)
+bool buddy_give(struct buddy *buddy, size_t offset)
 {
     uint32_t leaf = (uint32_t)(offset / BUDDY_MIN_BYTES);
     assert(offset % BUDDY_MIN_BYTES == 0 && buddy->leaves[leaf].state == LEAF_TAKEN);
     unsigned order = buddy->leaves[leaf].order;
     buddy->leaves[leaf].state = LEAF_INSIDE;
-    buddy->taken--;
     while (order < buddy->top_order) {
         uint32_t other = leaf ^ (UINT32_C(1) << order);
         struct leaf *block = &buddy->leaves[other];
@@ -115,9 +112,10 @@ void buddy_give(struct buddy *buddy, size_t offset)
         order++;
     }
     set_free(buddy, leaf, order);
+    return buddy_unused(buddy);
 }
 
 bool buddy_unused(const struct buddy *buddy)
 {
-    return buddy->taken == 0;
+    return !LIST_EMPTY(&buddy->free[buddy->top_order]); /* all halves have joined */
 }

@@ -20,7 +20,8 @@ void buddy_destroy(struct buddy *buddy); /* NULL is fine */
 /* Allocate a block of at least bytes > 0, preferably one that was freed last. Returns false if none
  * is free. */
 bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset);
-void buddy_give(struct buddy *buddy, size_t offset); /* free a block of buddy_take() */
+/* Free a block of buddy_take(). Returns buddy_unused(). */
+bool buddy_give(struct buddy *buddy, size_t offset);
 
 bool buddy_unused(const struct buddy *buddy); /* no block is allocated */
 

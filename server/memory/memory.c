@@ -387,6 +387,7 @@ void memory_draw(struct memory *memory, uint64_t bytes)
 
 static bool take_shared(struct memory *memory, size_t bytes, struct memory_block *block)
 {
+    HOLD_LOCK(&memory->lock);
     for (size_t i = 0; i < memory->shared_count; i++) {
         struct shared_slab *shared = &memory->shared[i];
         size_t offset;
@@ -454,10 +455,7 @@ static enum status take_small(struct memory *memory, size_t bytes, struct memory
                               struct error *err)
 {
     for (;;) { /* other threads may use up a new slab before this one gets a block */
-        MUST(pthread_mutex_lock(&memory->lock));
-        bool taken = take_shared(memory, bytes, block);
-        MUST(pthread_mutex_unlock(&memory->lock));
-        if (taken) {
+        if (take_shared(memory, bytes, block)) {
             return STATUS_OK;
         }
         if (!grow_shared(memory)) {
@@ -483,6 +481,7 @@ static uint64_t own_slab_bytes(size_t bytes)
  * large. */
 static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
 {
+    HOLD_LOCK(&memory->lock);
     for (struct idle_slab **link = &memory->idle; *link != NULL; link = &(*link)->next) {
         struct idle_slab *idle = *link;
         uint64_t has = slab_bytes(idle->slab);
@@ -496,9 +495,10 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
 
 /* Remove and return the idle slabs that are unused since before_ns or earlier, and, in the order of
  * their last use, as many others as are in excess of the budget with `need` more bytes; need 0:
- * none. Thread: a holder of the lock. */
+ * none. */
 static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
+    HOLD_LOCK(&memory->lock);
     const uint64_t after = memory->slab_bytes + need;
     const uint64_t budget = memory->options.budget_bytes;
     const uint64_t excess = need > 0 && after > budget ? after - budget : 0;
@@ -522,10 +522,8 @@ static struct slab *create_own(struct memory *memory, uint64_t bytes)
 {
     struct slab *slab = slab_create(bytes);
     if (slab == NULL) {
-        MUST(pthread_mutex_lock(&memory->lock));
-        struct idle_slab *all = cut_idle(memory, UINT64_MAX, 0);
-        MUST(pthread_mutex_unlock(&memory->lock));
-        destroy_idle(all); /* the system has no memory: unmap all idle slabs and try again */
+        /* the system has no memory: unmap all idle slabs and try again */
+        destroy_idle(cut_idle(memory, UINT64_MAX, 0));
         slab = slab_create(bytes);
     }
     return slab;
@@ -535,11 +533,10 @@ static enum status take_own(struct memory *memory, size_t bytes, struct memory_b
                             struct error *err)
 {
     uint64_t need = own_slab_bytes(bytes);
-    MUST(pthread_mutex_lock(&memory->lock));
     struct idle_slab *idle = pick_idle(memory, need);
-    struct idle_slab *evicted = idle == NULL ? cut_idle(memory, 0, need) : NULL;
-    MUST(pthread_mutex_unlock(&memory->lock));
-    unmap_later(memory, evicted);
+    if (idle == NULL) {
+        unmap_later(memory, cut_idle(memory, 0, need));
+    }
     struct slab *slab = idle != NULL ? idle->slab : create_own(memory, need);
     if (slab == NULL) {
         return no_slab(err);
@@ -586,19 +583,15 @@ bool memory_extend(struct memory *memory, struct memory_block *block, size_t byt
     UNPOISON(slab_data(block->slab), before);
     if (!fits) {
         const uint64_t need = own_slab_bytes(usable);
-        MUST(pthread_mutex_lock(&memory->lock));
-        struct idle_slab *evicted = cut_idle(memory, 0, need - before);
-        MUST(pthread_mutex_unlock(&memory->lock));
-        unmap_later(memory, evicted);
+        unmap_later(memory, cut_idle(memory, 0, need - before));
         fits = slab_extend(block->slab, need);
     }
     block->bytes = fits ? usable : block->bytes;
     POISON(slab_data(block->slab), slab_bytes(block->slab));
     UNPOISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
              block->bytes + MEMORY_HEADROOM);
-    MUST(pthread_mutex_lock(&memory->lock));
+    HOLD_LOCK(&memory->lock);
     memory->slab_bytes += slab_bytes(block->slab) - before;
-    MUST(pthread_mutex_unlock(&memory->lock));
     return fits;
 }
 
@@ -648,7 +641,7 @@ void memory_give(struct memory *memory, struct memory_block *block)
     POISON((char *)slab_data(block->slab) + block->offset - MEMORY_HEADROOM,
            block->bytes + MEMORY_HEADROOM);
     struct idle_slab *idle = own ? idle_record(block->slab, block->touched) : NULL;
-    MUST(pthread_mutex_lock(&memory->lock));
+    HOLD_LOCK(&memory->lock);
     memory->block_count--;
     if (idle != NULL) {
         const bool pins = slab_can_pin() && !memory->unpinnable && !slab_is_pinned(idle->slab);
@@ -659,12 +652,10 @@ void memory_give(struct memory *memory, struct memory_block *block)
         memory->slab_bytes -= bytes;
     } else {
         struct shared_slab *shared = &memory->shared[block->bin - 1];
-        buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM);
-        if (buddy_unused(shared->buddy)) {
+        if (buddy_give(shared->buddy, block->offset - MEMORY_HEADROOM)) {
             shared->unused_since_ns = clock_now_ns();
         }
     }
-    MUST(pthread_mutex_unlock(&memory->lock));
     *block = (struct memory_block){0};
 }
 
@@ -673,20 +664,18 @@ void memory_give(struct memory *memory, struct memory_block *block)
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
                               struct shared_slab *cut)
 {
-    bool found = false;
-    MUST(pthread_mutex_lock(&memory->lock));
-    for (size_t i = 1; i < memory->shared_count && !found; i++) {
+    HOLD_LOCK(&memory->lock);
+    for (size_t i = 1; i < memory->shared_count; i++) {
         struct shared_slab *shared = &memory->shared[i];
-        found = shared->slab != NULL && buddy_unused(shared->buddy) &&
-                shared->unused_since_ns <= before_ns;
-        if (found) {
+        if (shared->slab != NULL && buddy_unused(shared->buddy) &&
+            shared->unused_since_ns <= before_ns) {
             memory->slab_bytes -= slab_bytes(shared->slab);
             *cut = *shared;
             *shared = (struct shared_slab){0};
+            return true;
         }
     }
-    MUST(pthread_mutex_unlock(&memory->lock));
-    return found;
+    return false;
 }
 
 void memory_trim(struct memory *memory, uint64_t now_ns)
@@ -694,10 +683,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
     uint64_t keep_ns = memory->options.keep_ms * NS_PER_MS;
     uint64_t before_ns = now_ns > keep_ns ? now_ns - keep_ns : 0;
     struct shared_slab shared;
-    MUST(pthread_mutex_lock(&memory->lock));
-    struct idle_slab *idle = cut_idle(memory, before_ns, 0);
-    MUST(pthread_mutex_unlock(&memory->lock));
-    unmap_later(memory, idle);
+    unmap_later(memory, cut_idle(memory, before_ns, 0));
     while (cut_shared_before(memory, before_ns, &shared)) {
         buddy_destroy(shared.buddy);
         unmap_later(memory, idle_record(shared.slab, 0));
@@ -706,7 +692,7 @@ void memory_trim(struct memory *memory, uint64_t now_ns)
 
 void memory_stats(struct memory *memory, struct memory_stats *out)
 {
-    MUST(pthread_mutex_lock(&memory->lock));
+    HOLD_LOCK(&memory->lock);
     uint64_t reserved = atomic_load(&memory->reserved);
     uint64_t committed = atomic_load(&memory->committed);
     *out =
@@ -715,5 +701,4 @@ void memory_stats(struct memory *memory, struct memory_stats *out)
                               .promised_bytes = committed > reserved ? committed - reserved : 0,
                               .slab_bytes = memory->slab_bytes,
                               .block_count = memory->block_count};
-    MUST(pthread_mutex_unlock(&memory->lock));
 }

@@ -1,8 +1,7 @@
 /* Memory for tensors: one global budget, from which requests reserve bytes, and blocks, which are
- * ranges of slabs. Small blocks share a slab, so that requests that wait together can share a
- * launch. A large block has a slab of its own, which is kept for reuse for a while and then
- * unmapped. Every block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes before a block
- * belong to it, too: an answer's head is copied there, in front of the payload. Thread: any. */
+ * ranges of slabs (memory.c). Every block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes
+ * before a block belong to it, too: an answer's head is copied there, in front of the payload.
+ * Thread: any. */
 #ifndef TALLY_SERVER_MEMORY_H
 #define TALLY_SERVER_MEMORY_H
 

@@ -34,25 +34,21 @@ struct shm_region {
 
 struct shm_registry {
     struct shm_options options;
-    pthread_mutex_t lock;        /* guards the rest */
-    struct shm_region **regions; /* owned array of max_regions entries with a reference each */
+    pthread_mutex_t lock; /* guards the rest */
     size_t count;
+    struct shm_region *regions[]; /* of max_regions entries; a reference each */
 };
 
 enum status shm_create(const struct shm_options *options, struct shm_registry **out,
                        struct error *err)
 {
-    struct shm_registry *registry = calloc(1, sizeof *registry);
-    size_t rows = options->max_regions > 0 ? options->max_regions : 1;
-    struct shm_region **regions = calloc(rows, sizeof(struct shm_region *));
-    if (registry == NULL || regions == NULL) {
-        free(regions);
-        free(registry);
+    struct shm_registry *registry =
+        calloc(1, sizeof *registry + options->max_regions * sizeof(struct shm_region *));
+    if (registry == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the shared memory table");
     }
     MUST(pthread_mutex_init(&registry->lock, NULL));
     registry->options = *options;
-    registry->regions = regions;
     *out = registry;
     return STATUS_OK;
 }
@@ -64,7 +60,6 @@ void shm_destroy(struct shm_registry *registry)
     }
     (void)shm_unregister(registry, NULL);
     MUST(pthread_mutex_destroy(&registry->lock));
-    free(registry->regions);
     free(registry);
 }
 
@@ -161,10 +156,10 @@ static size_t find_region(const struct shm_registry *registry, const char *name)
     return i;
 }
 
-/* Thread: a holder of the lock. */
 static enum status insert_region(struct shm_registry *registry, struct shm_region *region,
                                  struct error *err)
 {
+    HOLD_LOCK(&registry->lock);
     if (find_region(registry, region->info.name) < registry->count) {
         return error_set(err, STATUS_SHM_ERROR,
                          "a region of that name is already registered: unregister it first");
@@ -200,9 +195,7 @@ enum status shm_register(struct shm_registry *registry, const struct kserve_shm_
     entry->info = *region;
     enum status status = open_object(registry, entry, err);
     if (status == STATUS_OK) {
-        MUST(pthread_mutex_lock(&registry->lock));
         status = insert_region(registry, entry, err);
-        MUST(pthread_mutex_unlock(&registry->lock));
     }
     if (status != STATUS_OK) {
         shm_release(entry);
@@ -454,7 +447,7 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
                 size_t room)
 {
     size_t found = 0;
-    MUST(pthread_mutex_lock(&registry->lock));
+    HOLD_LOCK(&registry->lock);
     for (size_t i = 0; i < registry->count; i++) {
         const struct kserve_shm_region *info = &registry->regions[i]->info;
         if (name != NULL && strcmp(info->name, name) != 0) {
@@ -465,6 +458,5 @@ size_t shm_list(struct shm_registry *registry, const char *name, struct kserve_s
         }
         found++;
     }
-    MUST(pthread_mutex_unlock(&registry->lock));
     return found;
 }

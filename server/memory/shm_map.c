@@ -108,7 +108,7 @@ static void install_handler(void)
 /* Add the map to the table. Returns false if there is no room. */
 static bool add_to_table(struct shm_map *map)
 {
-    MUST(pthread_mutex_lock(&lock));
+    HOLD_LOCK(&lock);
     install_handler();
     bool fits = map->bytes <= SHM_MAP_BYTES_MAX - mapped_bytes;
     for (size_t i = 0; fits && map->entry == NULL && i < SHM_MAPS_MAX; i++) {
@@ -120,7 +120,6 @@ static bool add_to_table(struct shm_map *map)
             atomic_store(&table[i].begin, (uintptr_t)map->pages);
         }
     }
-    MUST(pthread_mutex_unlock(&lock));
     return map->entry != NULL;
 }
 

@@ -25,18 +25,6 @@ static const char *const route_names[] = {
 #undef X
 };
 
-static const char *const client_limit_names[] = {
-#define X(symbol, name) name,
-    METRICS_CLIENT_LIMIT_TABLE(X)
-#undef X
-};
-
-static const char *const stage_names[] = {
-#define X(symbol, name, begin, end) name,
-    METRICS_STAGE_TABLE(X)
-#undef X
-};
-
 static const char *const failure_names[METRICS_FAILURE_COUNT] = {"REJECTED", "CANCELED",
                                                                  "BACKEND", "OTHER"};
 
@@ -117,22 +105,23 @@ static void write_client_refusals(FILE *out, const struct metrics *metrics)
     static const char name[] = "tally_client_refusals_total";
     write_family(out, name, "counter",
                  "Requests refused with 429, by the limit of one client.");
-    for (int i = 0; i < METRICS_CLIENT_LIMIT_COUNT; i++) {
-        (void)fprintf(out, "%s{limit=\"%s\"} %" PRIu64 "\n", name, client_limit_names[i],
-                      metrics_read(&metrics->client_refusals[i]));
-    }
+#define X(symbol, limit)                                              \
+    (void)fprintf(out, "%s{limit=\"" limit "\"} %" PRIu64 "\n", name, \
+                  metrics_read(&metrics->client_refusals[METRICS_CLIENT_LIMIT_##symbol]));
+    METRICS_CLIENT_LIMIT_TABLE(X)
+#undef X
 }
 
 static void write_histograms(FILE *out, const struct metrics *metrics)
 {
     write_family(out, "tally_stage_seconds", "histogram",
                  "Time tensor requests spend per stage.");
-    for (int stage = 0; stage < METRICS_STAGE_COUNT; stage++) {
-        char label[64];
-        (void)snprintf(label, sizeof label, "stage=\"%s\"", stage_names[stage]);
-        write_histogram(out, "tally_stage_seconds", label, &metrics->stages[stage],
-                        metrics_seconds_bounds, METRICS_SECONDS_BUCKETS);
-    }
+#define X(symbol, name, begin, end)                                                   \
+    write_histogram(out, "tally_stage_seconds", "stage=\"" name "\"",                 \
+                    &metrics->stages[METRICS_STAGE_##symbol], metrics_seconds_bounds, \
+                    METRICS_SECONDS_BUCKETS);
+    METRICS_STAGE_TABLE(X)
+#undef X
     write_family(out, "tally_batch_requests", "histogram", "Requests that shared a launch.");
     write_histogram(out, "tally_batch_requests", "", &metrics->batch_sizes,
                     metrics_batch_bounds, METRICS_BATCH_BUCKETS);

@@ -1,9 +1,11 @@
-/* The pages of readiness and devices, and the functions for pages with a constant text.
- * Failure: none. */
+/* The pages of readiness, devices and links, the console, which the build embeds as a file, and
+ * functions for pages with a constant text. Failure: none. */
 #include "server/pages/page.h"
 
 #include "proto/json/writer.h"
+#include "proto/macros.h"
 #include "server/base/clock.h"
+#include "server/base/config.h"
 #include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 #include "server/sched/server.h"
@@ -11,6 +13,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+EMBED(console_text, "server/pages/console.html");
+EMBED(console_etag, "build/console/etag"); /* written by console.sh, as is the next */
+EMBED(console_csp, "build/console/csp");
 
 void page_fixed(struct page *page, const char *text)
 {
@@ -140,6 +146,84 @@ enum status page_devices(const struct page_request *request, struct page *page,
         put_device(w, &stats);
     }
     json_writer_end_array(w);
+    json_writer_end_object(w);
+    return STATUS_OK;
+}
+
+/* ---- the root: the console for browsers (--console), or the paths of the service ---- */
+
+/* True if If-None-Match names the page: "*" or a list of tags, which may be weak (RFC 9110, 13.1.2:
+ * "A recipient MUST use the weak comparison function"). A tag contains no quotes, so the list
+ * contains the page's tag if and only if it contains the tag's text. */
+static bool is_known(const char *if_none_match)
+{
+    return if_none_match != NULL &&
+           (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, console_etag) != NULL);
+}
+
+/* The Content-Security-Policy allows a browser to run only the
+ * page's own style and script, and to send requests only to this server. The page contains no
+ * secret, so it needs no token. Its requests are those of any client. */
+static void show_console(const struct page_request *request, struct page *page)
+{
+    static const struct page_field fields[] = {
+        {"ETag", console_etag},
+        {"Cache-Control", "no-cache"}, /* the browser revalidates, and gets 304 */
+        {"Vary", "Accept"},
+        {"Content-Security-Policy", console_csp},
+        {"X-Content-Type-Options", "nosniff"},
+        {"Referrer-Policy", "no-referrer"},
+    };
+    page->content_type = "text/html; charset=utf-8";
+    page->fields = fields;
+    page->field_count = ARRAY_COUNT(fields);
+    page_fixed(page, console_text);
+    if (is_known(request->if_none_match)) {
+        /* libmicrohttpd sends no body. The Content-Length of a 304 is that of the page, or absent
+         * (RFC 9110, 8.6). */
+        page->http_status = PAGE_NOT_MODIFIED;
+    }
+}
+
+enum status page_index(const struct page_request *request, struct page *page, struct error *err)
+{
+    static const struct page_field fields[] = {{"Vary", "Accept"}};
+    static const struct {
+        const char *name;
+        const char *path;
+    } links[] = {{"cumsum", "/v1/cumsum"},
+                 {"totals", "/v1/cumsum/totals"},
+                 {"directml", "/v1/directml/cumulative_summation"},
+                 {"openvino", "/v1/openvino/cumsum-3"},
+                 {"v2", "/v2"},
+                 {"models", "/v2/models"},
+                 {"devices", "/v1/devices"},
+                 {"live", "/livez"},
+                 {"ready", "/readyz"},
+                 {"metrics", "/metrics"},
+                 {"version", "/version"},
+                 {"openapi", "/openapi.json"}};
+    (void)err;
+    if (request->server->config->console) {
+        if (request->html) {
+            show_console(request, page);
+            return STATUS_OK;
+        }
+        page->fields = fields;
+        page->field_count = ARRAY_COUNT(fields);
+    }
+    char path[320]; /* room for the longest --base-path and a link */
+    struct json_writer *w = &page->json;
+    json_writer_begin_object(w);
+    json_writer_member_string(w, "name", "tally");
+    json_writer_member_string(w, "version", TALLY_VERSION);
+    json_writer_member_object(w, "links");
+    for (size_t i = 0; i < ARRAY_COUNT(links); i++) {
+        (void)snprintf(path, sizeof path, "%s%s", request->server->config->base_path,
+                       links[i].path);
+        json_writer_member_string(w, links[i].name, path);
+    }
+    json_writer_end_object(w);
     json_writer_end_object(w);
     return STATUS_OK;
 }

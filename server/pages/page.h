@@ -50,15 +50,12 @@ struct page {
 typedef enum status page_function(const struct page_request *request, struct page *page,
                                   struct error *err);
 
-/* The pages: index_page.c, metrics_page.c, v2_pages.c, embedded.c, page.c. */
+/* The pages: metrics_page.c, v2_pages.c, page.c. */
 #define DECLARE(pattern, methods, scope, counted_as, page) page_function page;
 #define DECLARED(...)
 PAGE_TABLE(DECLARE, DECLARED, DECLARED)
 #undef DECLARE
 #undef DECLARED
-
-/* The console, which a browser gets for "/" unless --console=false (embedded.c). */
-void page_console(const struct page_request *request, struct page *page);
 
 /* Answer with a string constant. */
 void page_fixed(struct page *page, const char *text);

@@ -56,7 +56,7 @@ FIXED(  "/v2/cudasharedmemory/unregister",                    ROUTE_POST,       
 ALSO(   "/v2/cudasharedmemory/region/{}/status",              ROUTE_GET,              ADMIN,         V2_OTHER,   page_v2_cuda_status)     \
 PAGE(   "/v2/cudasharedmemory/region/{}/register",            ROUTE_POST,             ADMIN,         V2_OTHER,   page_v2_cuda_register)   \
 FIXED(  "/v2/cudasharedmemory/region/{}/unregister",          ROUTE_POST,             ADMIN,         V2_OTHER,   200, "")                 \
-PAGE(   "/openapi.json",                                      ROUTE_GET,              ANY,           OPERATIONS, page_openapi)            \
+FIXED(  "/openapi.json",                                      ROUTE_GET,              ANY,           OPERATIONS, 200, openapi_text)       \
 PAGE(   "/metrics",                                           ROUTE_GET,              METRICS,       OPERATIONS, page_metrics)            \
 PAGE(   "/v1/devices",                                        ROUTE_GET,              INFER_METRICS, OPERATIONS, page_devices)            \
 FIXED(  "/version",                                           ROUTE_GET,              ANY,           OPERATIONS, 200, PAGE_VERSION)       \

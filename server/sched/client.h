@@ -32,7 +32,7 @@ struct client {
     atomic_uint_fast64_t connections;   /* number of its places (server/http/places.h) */
     atomic_uint_fast64_t requests;      /* number of its requests in flight */
     atomic_uint_fast64_t memory_bytes;  /* bytes of memory charged for its requests */
-    atomic_uint_fast64_t page_bytes;    /* unread bytes of pages (http/exchange_limits.c) */
+    atomic_uint_fast64_t page_bytes;    /* unread bytes of pages (http/exchange.c) */
     atomic_uint_fast64_t request_ns;    /* mean duration of its recent requests */
     atomic_uint_fast64_t memory_ns;     /* mean time for which these held their memory */
     atomic_uint_fast64_t sent_until_ns; /* time at which the bytes sent so far fit its rate */

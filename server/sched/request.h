@@ -3,9 +3,9 @@
  *
  * | state     | what happens                                  | next                               |
  * |-----------|-----------------------------------------------|------------------------------------|
- * | HEADER    | the header arrives                            | BODY, REFUSED or ANSWERING         |
+ * | HEADER    | the header arrives                            | BODY, REFUSED or READY             |
  * | BODY      | the body is received (body.h)                 | PARSE; READY for a page; REFUSED   |
- * | REFUSED   | the rest of the body is discarded             | ANSWERING; LINGERING if the rest   |
+ * | REFUSED   | the rest of the body is discarded             | READY; LINGERING if the rest       |
  * |           |                                               | is long or slow                    |
  * | LINGERING | the refusal is sent, the rest is discarded    | the connection is closed           |
  * | PARSE     | a step of server/job/job.c                    | PREPARE                            |

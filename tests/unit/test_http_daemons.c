@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 struct world {
+    struct newcomer newcomer;
     struct clients *clients;
     struct http_loop loop;
 };
@@ -24,6 +25,7 @@ static int set_up(void **state)
     assert_non_null(world);
     assert_int_equal(clients_create(&world->clients, &err), STATUS_OK);
     http_daemons_init(&world->loop);
+    world->loop.accepted = &world->newcomer;
     world->loop.cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     *state = world;
     return 0;
@@ -53,7 +55,7 @@ static void add_daemon(struct http_loop *loop)
     struct http_daemon *daemon = calloc(1, sizeof *daemon);
     assert_non_null(daemon);
     daemon->loop = loop;
-    daemon->tls = loop->accepted.tls;
+    daemon->tls = loop->accepted->tls;
     daemon->buffer_bytes = loop->daemon_count == 0 ? ROOMY_BUFFER : ROOMY_BUFFER / 2;
     http_daemons_add(daemon);
 }
@@ -62,7 +64,7 @@ static void add_daemon(struct http_loop *loop)
 static struct http_daemon *join(struct world *world, struct client *client)
 {
     struct http_loop *loop = &world->loop;
-    if (TAILQ_EMPTY(&loop->unused[loop->accepted.tls])) {
+    if (TAILQ_EMPTY(&loop->unused[loop->accepted->tls])) {
         add_daemon(loop);
     }
     atomic_fetch_add(&client->connections, 1);
@@ -370,14 +372,14 @@ static void a_daemon_serves_one_connection_after_the_other_of_its_kind(void **st
     struct world *world = *state;
     struct client *client = client_at(world, 1);
     struct http_daemon *plain = join(world, client);
-    world->loop.accepted.tls = true;
+    world->newcomer.tls = true;
     struct http_daemon *secure = join(world, client);
     assert_false(plain->tls);
     assert_true(secure->tls);
     leave(plain, client);
     leave(secure, client);
     assert_ptr_equal(join(world, client), secure);
-    world->loop.accepted.tls = false;
+    world->newcomer.tls = false;
     assert_ptr_equal(join(world, client), plain);
     leave(plain, client);
     leave(secure, client);
