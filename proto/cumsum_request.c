@@ -1,10 +1,10 @@
-/* The parts of a request for cumulative sums that do not depend on its format: the bytes in front
- * of a binary tensor (a carry or offsets), the rules of parts, totals and carries, and the length
- * of the payload.
+/* The parts of a request for cumulative sums that do not depend on its format: the bytes in
+ * front of a binary tensor (a carry or offsets), the rules of parts, totals and carries, and
+ * the length of the payload.
  *
  * Possible failures: LENGTH_MISMATCH, whose sentence says how the expected length comes about;
- * INVALID_FIELD and MISSING_FIELD for attributes that exclude or need each other; INVALID_DATA for
- * a damaged carry; INVALID_DTYPE for bfloat16 in an NPY answer. */
+ * INVALID_FIELD and MISSING_FIELD for attributes that exclude or need each other; INVALID_DATA
+ * for a damaged carry; INVALID_DTYPE for bfloat16 in an NPY answer. */
 #include "proto/cumsum_request.h"
 
 #include "proto/attribute_words.h"
@@ -18,7 +18,7 @@
 /* ---- bytes in front of a tensor, parts ---- */
 
 enum {
-    CARRY_STEP = 64 << 10 /* bytes of a carry whose checksum is computed at a time */
+    CARRY_STEP = 64 << 10 /* bytes of a carry that are added to the checksum at a time */
 };
 
 static enum status carry_need(const struct codec_request *request, struct byte_view head,

@@ -1,4 +1,5 @@
-/* Framing, shapes, places and axis tensors: one wording for the dialects that have them. */
+/* Framing, shapes, locations and axis tensors, with equal error texts in all dialects that
+ * have them. */
 #include "proto/framed.h"
 
 #include "proto/attributes.h"
@@ -137,8 +138,8 @@ enum status framed_answer(struct json_writer *w, const struct scan_call *call,
 uint64_t framed_head_max(const struct scan_call *call, bool text)
 {
     enum {
-        KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
-        ESCAPED = 6 /* most bytes for one of the id's */
+        KEYS = 250, /* upper bound for keys, names, sizes and punctuation, in bytes */
+        ESCAPED = 6 /* maximum length of one escaped byte of the id */
     };
     const struct framed *framed = call->dialect;
     const struct json_print print = framed_print(call, NULL, call->output_bytes);
