@@ -1,5 +1,5 @@
-/* The life of a device: opened, closed; opencl.c finds it, selftest.c prepares it, batch.c runs
- * it. Failures: device.h. Thread: that of the device. */
+/* Opening and closing a device; opencl.c finds devices, selftest.c prepares them, batch.c runs
+ * jobs on them. Failures: device.h. Thread: that of the device. */
 #include "kernels/batch.h"
 
 #include <stdlib.h>
