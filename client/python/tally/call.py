@@ -202,8 +202,8 @@ class Request:
     # Raises BadAnswer unless the fields of a 200 answer belong to this request.
     check: Callable[[dict[str, str]], None] | None = None
     once: bool = False  # no retry after the first byte of the answer, which overwrites the input
-    # The server itself writes the sums to the caller's memory. An attempt may have begun to write
-    # unless its error is one of _BEFORE_THE_SCAN. Together with `once`.
+    # The server itself writes the sums to the caller's memory. A failed attempt may have begun to
+    # write unless its error is one of _BEFORE_THE_SCAN. Set together with `once`.
     writes_there: bool = False
     single: bool = False  # one attempt
     deadline: float = math.inf  # seconds of the monotonic clock; sent to the server, too
@@ -212,7 +212,7 @@ class Request:
 
 
 class Budget:
-    """The retries that a client may make: one for ten calls and one a second, at most ten saved.
+    """The retries that a client may make: one for ten calls and one per second, at most ten saved.
 
     The limit keeps clients from multiplying the load of an overloaded server."""
 

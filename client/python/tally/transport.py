@@ -76,7 +76,7 @@ class _Timed(socket.socket):
 
 
 class _TimedTls(ssl.SSLSocket):
-    """The same with TLS."""
+    """A TLS socket that receives until `give_up`, over any number of calls."""
 
     give_up = math.inf
 
