@@ -297,9 +297,9 @@ static enum status check_overlap(const struct scan_plan *plan, struct error *err
     }
     return error_set_field(
         err, STATUS_INVALID_STRIDES, "output_strides",
-        "the strides interleave so that it cannot be told in %d steps whether "
-        "two elements share an address: make each stride larger than what "
-        "the smaller ones reach, or leave the output's strides out",
+        "the strides interleave, and a search of %d steps did not show whether "
+        "two elements share an address: make each stride larger than the reach "
+        "of the smaller ones, or leave the output's strides out",
         SCAN_OVERLAP_STEPS);
 }
 

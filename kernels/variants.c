@@ -323,7 +323,9 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
     const uint64_t fewest = tested ? scan_ceil_div(length, PARTITIONS_TEST * least) : 1;
     const uint64_t partition = larger_of(bytes / row_bytes / least, fewest) * least;
     const uint64_t share = length * groups / division->threads * LAST_PERCENT / 100;
-    const bool equal = tested || piece->totals; /* the scan then runs only the last partition */
+    /* If only totals are needed, the scan runs only the last partition, so it must not be longer
+     * than the others. */
+    const bool equal = tested || piece->totals;
     const uint64_t last = equal ? partition : larger_of(smaller_of(share, length), partition);
     if (last < length &&
         (tested || keeps_waiting(length * row_bytes, floats ? BUSY_PERCENT : BUSY_LIGHT_PERCENT,

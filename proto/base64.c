@@ -42,7 +42,7 @@ static int value_of(int c)
 static enum status no_base64(const char *field, size_t at, struct error *err)
 {
     return error_set_field(err, STATUS_INVALID_DATA, field,
-                           "%s is no base64 from its character %zu on: send the text that was "
+                           "%s is not base64 from its character %zu on: send the text that was "
                            "answered, unchanged (letters, digits, + and /, and = at its end)",
                            field, at);
 }

@@ -118,7 +118,7 @@ static enum status read_shape(const struct json_place *root, const struct json_a
     text_append_list(expected, sizeof expected, desc->sizes, desc->rank);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
-        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
+        "data is nested as [%s], shape says [%s]: they must agree, unless data is flat", found,
         expected);
 }
 

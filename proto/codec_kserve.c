@@ -123,7 +123,7 @@ static enum status check_row(const struct framed_tensor *row, const char *name,
     if (row->shm.region[0] != '\0') {
         return json_field_refuse(
             &row->place, "parameters.shared_memory_region", -1, STATUS_INVALID_FIELD, err,
-            "the input %s comes in the body: send it as binary or JSON data", name);
+            "the input %s must be in the body: send it as binary or JSON data", name);
     }
     return STATUS_OK;
 }
@@ -149,7 +149,7 @@ static enum status read_input(const struct json_place *place, struct kserve *kse
     struct framed_tensor *input = &kserve->inputs[which];
     if (input->place.object != NULL) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the input \"%s\" is there twice", name);
+                               "the input \"%s\" is given twice", name);
     }
     input->place = *place;
     TRY(json_require(place, "datatype", err));
@@ -217,16 +217,17 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
     }
     if (out->named) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the output \"%s\" is there twice", name);
+                               "the output \"%s\" is given twice", name);
     }
     TRY(kserve_read_output_parameters(place, &out->shm, &out->binary, err));
     if (!carry) {
         TRY(kserve_read_output_dtype(place, &kserve->attributes, err));
     }
     if (carry && out->shm.region[0] != '\0') {
-        return json_field_refuse(place, "parameters.shared_memory_region", -1,
-                                 STATUS_INVALID_FIELD, err,
-                                 "the carry is answered in the body: as binary or JSON data");
+        return json_field_refuse(
+            place, "parameters.shared_memory_region", -1, STATUS_INVALID_FIELD, err,
+            "no shared memory: the answer's body has the carry, as binary or "
+            "JSON data");
     }
     out->named = true;
     out->place = *place;
@@ -371,7 +372,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     if (model->axis_input) {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "model %s has two inputs, and a raw binary request (" FRAMED_HEADER
-                         ": 0) carries one: describe them in JSON",
+                         ": 0) has one: describe them in JSON",
                          model->name);
     }
     kserve->attributes.values[KSERVE_BINARY_OUTPUT] = true;
@@ -421,7 +422,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     if (kserve->carry_output.named && carry_answer_most(desc, false) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
                                "the output \"" MODEL_CARRY
-                               "\" is there if part is first or next");
+                               "\" exists only if part is first or next");
     }
     TRY(cumsum_check_part(desc, false, carry->elements > 0, err));
     if (carry->elements == 0) {

@@ -115,9 +115,10 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                part ? "to a part" : "with totals");
     }
     if (desc->has_initial && (goes_on || carry)) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "initial",
-                               "the carry holds the initial value already, which the part that "
-                               "begins the lines counted: leave initial out of the others");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "initial",
+            "the carry holds the initial value already: give initial with the "
+            "first part only");
     }
     if (desc->include_initial && (goes_on || totals)) {
         return error_set_field(err, STATUS_INVALID_FIELD, "include_initial",
@@ -127,10 +128,11 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                        : WORDS_INCLUDE_INITIAL_TOTALS);
     }
     if (goes_on && !carry) {
-        return error_set_field(err, STATUS_MISSING_FIELD, "carry",
-                               "part is %s, but there is no carry: send that of the answer to "
-                               "the part before it, or part=first",
-                               desc->part == SCAN_PART_NEXT ? "next" : "last");
+        return error_set_field(
+            err, STATUS_MISSING_FIELD, "carry",
+            "part is %s, but there is no carry: send the carry in the answer "
+            "to the previous part, or part=first",
+            desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
     if (!goes_on && !totals && carry) {
         return error_set_field(

@@ -86,16 +86,18 @@ enum status framed_check_members(const struct json_place *root, const char *cons
 {
     const bool part = json_field(root, "part") != NULL;
     if (json_field(root, "offsets") != NULL) {
-        return error_set_field(err, STATUS_UNKNOWN_FIELD, "offsets",
-                               "there is no offsets here: the descriptors of DirectML and "
-                               "OpenVINO know no segments, /v1/cumsum and v2 do");
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, "offsets",
+            "there is no field offsets: the descriptors of DirectML and OpenVINO "
+            "have no segments; /v1/cumsum and v2 have them");
     }
     if (part || json_field(root, "carry") != NULL) {
         const char *name = part ? "part" : "carry";
-        return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
-                               "there is no %s here: the descriptors of DirectML and OpenVINO "
-                               "know no parts of a tensor, /v1/cumsum and v2 do",
-                               name);
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, name,
+            "there is no field %s: the descriptors of DirectML and OpenVINO have "
+            "no parts of a tensor; /v1/cumsum and v2 have them",
+            name);
     }
     return json_fields_known(root, known, count, err);
 }

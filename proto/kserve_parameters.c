@@ -62,8 +62,8 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
     }
     if (attributes->given[attribute] && attribute != KSERVE_AXIS && *slot != value) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "%s contradicts another parameter of the request: say the same "
-                               "in both, or leave one of them out",
+                               "%s contradicts another parameter of the request: give both "
+                               "the same value, or leave one of them out",
                                field);
     }
     char *place = attribute == KSERVE_AXIS           ? attributes->axis_field

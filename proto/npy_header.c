@@ -96,7 +96,7 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
     uint64_t length = little_endian_load(bytes + MAGIC + 2, major == 1 ? 2 : 4);
     if (length > LIMIT_NPY_HEADER) {
         return error_set(err, STATUS_INVALID_NPY,
-                         "the NPY header has %llu bytes, at most %d are taken",
+                         "the NPY header has %llu bytes, at most %d are accepted",
                          (unsigned long long)length, LIMIT_NPY_HEADER);
     }
     *need = prefix + length;

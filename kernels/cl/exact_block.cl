@@ -209,7 +209,7 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
     const whole_t lanes = {WIDTH_LANES(0)};
     const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* the carry of rows,
                                                                        whose sum before is 0 */
-#define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* unsigned: wraps */
+#define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* unsigned arithmetic may wrap */
     whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};
     whole_t running[2] = {carry[0], carry[1]};

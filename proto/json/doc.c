@@ -389,14 +389,14 @@ static enum status parse_skeleton(struct builder *builder, struct error *err)
             trouble.position > 0 ? place_in_text(builder, (size_t)trouble.position) : 0;
         if (json_error_code(&trouble) == json_error_null_character) {
             return error_set(err, STATUS_INVALID_JSON,
-                             "a string in the body holds \\u0000, which none here may: leave "
-                             "it out (byte %zu)",
+                             "a string in the body contains \\u0000, which is not allowed: "
+                             "leave it out (byte %zu)",
                              place);
         }
         if (json_error_code(&trouble) == json_error_numeric_overflow) {
             return error_set(err, STATUS_INVALID_JSON,
-                             "the body holds a number that does not fit into 64 bits where one "
-                             "must: %s (byte %zu)",
+                             "the body holds a number that does not fit into 64 bits: %s "
+                             "(byte %zu)",
                              trouble.text, place);
         }
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
@@ -477,7 +477,7 @@ enum status json_doc_initial(const struct json_doc *doc, const struct json_place
     if (doc->initials_differ) {
         return json_field_refuse(
             place, "initial", -1, STATUS_INVALID_FIELD, err,
-            "initial is there twice, with different values: leave one out");
+            "initial is given twice, with different values: leave one out");
     }
     if (!json_is_string(value) && (!json_is_number(value) || doc->initial.text == NULL)) {
         return json_field_error(place, "initial", "a number, \"NaN\" or \"Infinity\"", err);

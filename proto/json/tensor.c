@@ -184,7 +184,7 @@ static enum status separator_error(const struct cursor *cursor, const char *p,
     element_path(cursor->read, before, path, sizeof path);
     make_excerpt(p, cursor->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
-                           "after element %llu stands '%s', expected ',' or ']'",
+                           "element %llu is followed by '%s', expected ',' or ']'",
                            (unsigned long long)before, found);
 }
 
@@ -402,8 +402,8 @@ static enum status element_error(const struct cursor *cursor, const char *p,
         *p == '"' && read_word(DTYPE_F64, p, cursor->end, &special) == NULL;
     if (takers[0] != '\0' && !other_string) {
         return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is '%s', which %s has not%s", n, found, name,
-                               takers);
+                               "element %llu is '%s', which is not a value of %s%s", n, found,
+                               name, takers);
     }
     return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
                            other_string ? string_hint(cursor, p)

@@ -221,8 +221,8 @@ measure() { # measure NAME MEGABYTES ARGUMENT ...
     run "$name" 60 kernel_bench --device "$device" --gpu-kernels $phases --megabytes "$megabytes" "$@"
 }
 
-# Each row has the speed of the copy beside that of a scan. From the size on at which the speed no longer grows, the
-# cost of a launch is negligible.
+# Measure the copy at three sizes; each row has the speed of the copy beside that of a scan. If the speed does not grow
+# from one size to the next, the cost of a launch is negligible.
 step_copy() {
     for size in $(if [ -n "$quick" ]; then echo 1; else echo 64 256 1024; fi); do
         measure "copy: $size MiB" "$size" --rounds 5 --only 'rows of 1Ki, int32'

@@ -43,7 +43,7 @@ TARGETS = {
 # The compiler declares only the types of OpenCL C: a function that opencl_c.h lacks does not compile. Debug
 # information has only line numbers, which does not change the code.
 FLAGS = "-x cl -cl-std=CL1.2 -O3 -S -Xclang -finclude-default-header -gline-directives-only".split()
-FLAGS += ["-fdebug-default-version=4"]  # ptxas does not read newer ones
+FLAGS += ["-fdebug-default-version=4"]  # ptxas cannot read a newer version of DWARF
 FLAGS += ["-Wall", "-Werror", "-Wno-unused-function", "-include", "tests/gpu/opencl_c.h"]
 
 # The numbers of a kernel in the table, in this order. For AMD they are metadata of the compiler; its number of

@@ -40,7 +40,7 @@ enum {
     STEP_SIZES = 40,     /* number of sizes, each twice the previous one */
     TAIL_UNIT = -24,     /* exponent of the smallest tail of a halfway case */
     TAIL_SIZES = 25,     /* number of sizes of tails */
-    HALFWAY_SIZES = 50   /* number of sizes of the first number */
+    HALFWAY_SIZES = 50   /* number of sizes from which the first number is drawn */
 };
 
 const char *float_family_name(enum float_family family)
