@@ -306,7 +306,7 @@ static enum status check_overlap(const struct scan_plan *plan, struct error *err
 /* ---- plans ---- */
 
 /* Set the members that depend on the axis and the dimensions. */
-static void plan_settle(struct scan_plan *plan)
+static void plan_derive(struct scan_plan *plan)
 {
     if (plan->elements == 0) {
         plan->in_place = true;
@@ -336,7 +336,7 @@ static void plan_settle(struct scan_plan *plan)
 }
 
 /* Set the members of a plan whose dimensions were changed after it was copied. */
-static void plan_settle_part(struct scan_plan *part)
+static void plan_derive_part(struct scan_plan *part)
 {
     part->elements = part->axis.size;
     part->in_elements = (part->axis.size - 1) * part->axis.in_stride + 1;
@@ -347,7 +347,7 @@ static void plan_settle_part(struct scan_plan *part)
         part->in_elements += (dim->size - 1) * dim->in_stride;
         part->out_elements += (dim->size - 1) * dim->out_stride;
     }
-    plan_settle(part);
+    plan_derive(part);
 }
 
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
@@ -362,7 +362,7 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
             made.dim[made.dims++].size = size[i];
         }
     }
-    plan_settle_part(&made);
+    plan_derive_part(&made);
     *box = made;
 }
 
@@ -378,7 +378,7 @@ void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
             plan_add_dim(made, dims[i]);
         }
     }
-    plan_settle_part(made);
+    plan_derive_part(made);
 }
 
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
@@ -415,7 +415,7 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     if (desc->has_output_strides && !empty) {
         TRY(check_overlap(&made, err));
     }
-    plan_settle(&made);
+    plan_derive(&made);
     *plan = made;
     return STATUS_OK;
 }

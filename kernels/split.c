@@ -290,7 +290,7 @@ struct zeroing {
 };
 
 /* Add `bytes` to the work. Returns false if the work is given up. */
-static bool zeroing_go_on(struct zeroing *zeroing, uint64_t bytes)
+static bool zeroing_step(struct zeroing *zeroing, uint64_t bytes)
 {
     zeroing->bytes += bytes;
     if (zeroing->bytes < PARALLEL_STEP_BYTES) {
@@ -306,7 +306,7 @@ static bool zero_cells(struct zeroing *zeroing, unsigned char *cells, uint64_t b
     for (uint64_t done = 0; wanted && done < bytes; done += PARALLEL_STEP_BYTES) {
         const uint64_t count = smaller_of(bytes - done, PARALLEL_STEP_BYTES);
         memset(cells + done, 0, (size_t)count);
-        wanted = zeroing_go_on(zeroing, count);
+        wanted = zeroing_step(zeroing, count);
     }
     return wanted;
 }
@@ -327,7 +327,7 @@ static bool zero_steps(struct zeroing *zeroing, const struct scan_dim *dim, size
             scan_copy_elements(cells + (from * step + gap) * bytes, step, &zero, 0, count,
                                bytes);
         }
-        wanted = zeroing_go_on(zeroing, count * step * bytes);
+        wanted = zeroing_step(zeroing, count * step * bytes);
     }
     return wanted;
 }
@@ -377,7 +377,7 @@ static bool zero_between(struct zeroing *zeroing, const struct scan_dim *dims, i
             wanted = zero_cells(zeroing, cells + (at + run) * bytes, (next - at - run) * bytes);
         }
         at = next;
-        wanted = wanted && zeroing_go_on(zeroing, RUN_BYTES);
+        wanted = wanted && zeroing_step(zeroing, RUN_BYTES);
     }
     return wanted;
 }

@@ -180,8 +180,8 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
     return STATUS_OK;
 }
 
-enum status attributes_settle(struct scan_desc *desc, const struct attribute_wishes *wishes,
-                              struct error *err)
+enum status attributes_complete(struct scan_desc *desc, const struct attribute_wishes *wishes,
+                                struct error *err)
 {
     const enum dtype came = desc->dtype;
     const enum dtype usual = came == DTYPE_BOOL ? DTYPE_I64 : came;

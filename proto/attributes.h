@@ -53,9 +53,9 @@ struct attribute_wishes {
  * combinations of types and attributes are valid.
  * err   INVALID_DTYPE: the elements cannot be widened to the output type; INVALID_FIELD:
  *       initial is not a number of that type; include_initial with exclusive */
-MUST_CHECK enum status attributes_settle(struct scan_desc *desc,
-                                         const struct attribute_wishes *wishes,
-                                         struct error *err);
+MUST_CHECK enum status attributes_complete(struct scan_desc *desc,
+                                           const struct attribute_wishes *wishes,
+                                           struct error *err);
 
 /* Write a shape in the form of a query: "1,1,3,4". Text that exceeds `size` is cut. */
 void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size);
@@ -67,7 +67,7 @@ void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size)
 struct attribute_lists {
     int strides; /* number of input strides given */
     int output_strides;
-    struct attribute_wishes wishes; /* input of attributes_settle(), which the caller calls */
+    struct attribute_wishes wishes; /* input of attributes_complete(), which the caller calls */
 };
 MUST_CHECK enum status attributes_from_query(const struct codec_request *request,
                                              unsigned known, struct scan_desc *desc,

@@ -228,7 +228,7 @@ static enum status read_call(const struct codec_request *request, const struct j
     }
     desc->dtype = json_tensor_infer(&data); /* used unless the request names a type */
     TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_SPELLING, &desc->dtype, err));
-    TRY(attributes_settle(desc, &lists.wishes, err));
+    TRY(attributes_complete(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(read_offsets(&root, doc, call, err));

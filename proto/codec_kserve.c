@@ -286,7 +286,7 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
 }
 
 /* Set the location of x. */
-static void place_x(const struct framed_tensor *x, struct scan_call *call)
+static void locate_x(const struct framed_tensor *x, struct scan_call *call)
 {
     call->input_bytes = x->bytes;
     if (x->array != NULL) {
@@ -306,7 +306,7 @@ static void place_x(const struct framed_tensor *x, struct scan_call *call)
 
 /* Set the location of the axis if it is a tensor. An axis written as JSON is stored with the
  * attributes. */
-static enum status place_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
+static enum status locate_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
 {
     const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     if (axis->place.object == NULL) {
@@ -333,9 +333,9 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     TRY(read_inputs(&root, kserve, call, err));
     TRY(read_outputs(&root, kserve, err));
     const struct framed_tensor *x = &kserve->inputs[TENSOR_X];
-    place_x(x, call);
+    locate_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
-    TRY(place_axis(kserve, call, err));
+    TRY(locate_axis(kserve, call, err));
     const struct framed_tensor *offsets = &kserve->inputs[TENSOR_OFFSETS];
     if (offsets->place.object != NULL) {
         TRY(offsets_announce(call, MODEL_OFFSETS, offsets->elements, err));
@@ -403,8 +403,8 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
 
 /* Check the carry or offsets of the request as far as possible before their bytes arrive, and
  * set their locations. */
-static enum status place_carry(const struct kserve *kserve, struct scan_call *call,
-                               struct error *err)
+static enum status locate_carry(const struct kserve *kserve, struct scan_call *call,
+                                struct error *err)
 {
     const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const struct scan_desc *desc = &call->desc;
@@ -450,7 +450,7 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     /* An answer with a carry counts as text, because the carry is copied behind the JSON. */
     bool text = has_text(call) || carry_answer_most(&call->desc, false) > 0;
     call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
-    return place_carry(kserve, call, err);
+    return locate_carry(kserve, call, err);
 }
 
 /* ---- complete ---- */

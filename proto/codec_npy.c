@@ -89,7 +89,7 @@ enum status codec_npy_decode(const struct codec_request *request, struct byte_vi
                                "the NPY shape is (): a scalar has no axis to sum along, send "
                                "at least one dimension");
     }
-    TRY(attributes_settle(desc, &lists.wishes, err));
+    TRY(attributes_complete(desc, &lists.wishes, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));

@@ -132,7 +132,7 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
     call->input_bytes = data->bytes;
     const struct attribute_wishes none = {.has_output = false};
-    TRY(attributes_settle(&call->desc, &none, err));
+    TRY(attributes_complete(&call->desc, &none, err));
     call->output_bytes = data->elements * dtype_info(call->desc.dtype)->bytes; /* contiguous */
     call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
     call->answer_format = data->binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;

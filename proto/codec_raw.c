@@ -62,7 +62,7 @@ enum status codec_raw_decode(const struct codec_request *request, struct byte_vi
                                "shape, such as ?dtype=float32&shape=2,3",
                                missing);
     }
-    TRY(attributes_settle(&call->desc, &lists.wishes, err));
+    TRY(attributes_complete(&call->desc, &lists.wishes, err));
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));

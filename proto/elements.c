@@ -343,7 +343,7 @@ static bool rows_next(struct rows *rows)
 
 /* Add `elements` to the count and call parallel_step() when enough elements are done. Returns
  * false if the work is given up. */
-static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t elements)
+static bool rows_step(const struct parallel *parallel, uint64_t *done, uint64_t elements)
 {
     *done += 1 + elements / MARK_BITS;
     if (*done < STEP_ROWS) {
@@ -373,7 +373,7 @@ static bool is_empty(const struct elements_layout *layout)
 /* An output and the state of writing to it in steps. */
 struct writing {
     const struct parallel *parallel;
-    uint64_t done; /* elements since the last step, counted by rows_go_on() */
+    uint64_t done; /* elements since the last step, counted by rows_step() */
     unsigned char *output;
     size_t size; /* bytes per cell */
 };
@@ -395,8 +395,7 @@ static bool write_rows(struct writing *writing, const struct elements_layout *la
                 little_endian_store(cell, size, value);
             }
             left -= some;
-            if (!rows_go_on(writing->parallel, &writing->done,
-                            (uint64_t)some * MARK_BITS / 8)) {
+            if (!rows_step(writing->parallel, &writing->done, (uint64_t)some * MARK_BITS / 8)) {
                 return false;
             }
         }
@@ -460,7 +459,7 @@ static bool write_nan_rows(struct writing *writing, const struct elements_layout
             const uint64_t cell = rows.out + at * layout->out_strides[last];
             write_row(layout, dtype, marks, rows.in + at * layout->in_strides[last],
                       writing->output + cell * writing->size, some);
-            if (!rows_go_on(writing->parallel, &writing->done, some)) {
+            if (!rows_step(writing->parallel, &writing->done, some)) {
                 return false;
             }
         }

@@ -417,5 +417,5 @@ enum status kserve_apply(const struct kserve_attributes *attributes, const struc
                                             .output_field = attributes->output_field,
                                             .initial = attributes->initial,
                                             .initial_field = attributes->initial_field};
-    return attributes_settle(desc, &wishes, err);
+    return attributes_complete(desc, &wishes, err);
 }

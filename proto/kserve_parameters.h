@@ -78,7 +78,7 @@ MUST_CHECK enum status kserve_put(struct kserve_attributes *attributes,
 
 /* Set the attributes of a request to this model: the given ones, else the model's defaults.
  * desc->dtype is the element type on entry, the type of the sums on return.
- * err   those of attributes_settle() */
+ * err   those of attributes_complete() */
 MUST_CHECK enum status kserve_apply(const struct kserve_attributes *attributes,
                                     const struct model *model, struct scan_desc *desc,
                                     struct error *err);

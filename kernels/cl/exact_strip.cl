@@ -338,7 +338,7 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
 
 /* Normalize the sums between two tiles: move the upper bits of each lower limb to the next
  * limb, and set s->top to the actual bound. */
-INLINE void strip_settle(struct strip *s)
+INLINE void strip_normalize(struct strip *s)
 {
     const int limbs = limbs_of(s->form);
     whole_t most = (whole_t)(0); /* REALS: the largest magnitude; other forms: the union of
@@ -604,7 +604,7 @@ NOINLINE void strip_add(struct strip *s, const struct strip_tile *t)
     }
     s->special = s->special || range.special;
     if (s->form != EXACT) {
-        strip_settle(s);
+        strip_normalize(s);
     }
     strip_prepare(s, &range, t->rows);
     if (s->form == EXACT) {

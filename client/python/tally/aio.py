@@ -553,7 +553,7 @@ class AsyncClient(Options[AsyncParts]):
                     return text
                 raise call.refusal(head, text)
             except TallyError as error:
-                await asyncio.sleep(call.settle(error, head))
+                await asyncio.sleep(call.retry_delay(error, head))
 
     def _take_wire(self) -> _Wire | None:
         while self._wires:

@@ -5,7 +5,8 @@ same rules. This module does no input or output.
     repeat: send call.head() and the body; read a Head
             200: call.judge(head), then exactly the expected bytes
             other statuses: the error is call.refusal(head, text)
-            an error: sleep for call.settle(error) seconds; settle() raises an error that is final
+            an error: sleep for call.retry_delay(error) seconds; retry_delay() raises an error
+            that is final
 
 tally.transport executes these steps with blocking sockets, tally.aio with asyncio.
 
@@ -450,7 +451,7 @@ class Call:
 
     # ---- another attempt ----
 
-    def settle(self, error: TallyError, head: Head | None) -> float:
+    def retry_delay(self, error: TallyError, head: Head | None) -> float:
         """Return the seconds until the next attempt after a failed one. Raises the error if no
         attempt follows."""
         self.attempts += 1

@@ -335,7 +335,7 @@ def run(call: Call, pool: Pool) -> bytes:
                 return text
             raise call.refusal(head, text)
         except TallyError as error:
-            time.sleep(call.settle(error, head))
+            time.sleep(call.retry_delay(error, head))
         _renew(call, answered=head is not None)
 
 
