@@ -139,8 +139,8 @@ constexpr int TEXT_BYTES = 32;
 constexpr int FRACTION_MAX = 22;              /* maximum digits behind the point */
 constexpr unsigned TEXT_MAX = TEXT_BYTES - 1; /* maximum length without the point */
 
-/* `from`: the permutation that removes the point, by the number of digits behind it. `keep`: a
- * mask for the bytes that belong to the number, read at an offset. */
+/* `from`: the permutation that removes the point, by the number of digits behind the point.
+ * `keep`: masks; 32 bytes loaded from `keep + n` keep only the last n bytes of a text. */
 struct alignments {
     unsigned char from[FRACTION_MAX + 1][TEXT_BYTES];
     unsigned char keep[2 * TEXT_BYTES];
