@@ -1,12 +1,13 @@
-# Tally: `make run` starts the service, `make test` proves it; both install what is missing first.
-# Modes are separate trees: MODE=release (default), debug, asan, tsan, trips; host-asan and host-msan (tests/sanitizers/kernels.sh).
+# Tally: `make run` starts the service, `make test` runs all tests; both first install missing packages.
+# Each mode has a separate build tree: MODE=release (default), debug, asan, tsan, trips; host-asan and host-msan
+# (tests/sanitizers/kernels.sh).
 MODE    ?= release
 CC      ?= cc
 CXX     ?= c++
 PREFIX  ?= /usr/local
 DESTDIR ?=
 VERSION := 0.1.0
-# What the compiler compiles for: CC=aarch64-linux-gnu-gcc (docs/running.md).
+# The system that the compiler produces code for, for example with CC=aarch64-linux-gnu-gcc (docs/running.md).
 TARGET  := $(shell $(CC) -dumpmachine 2>/dev/null)
 MACHINE := $(firstword $(subst -, ,$(TARGET)))
 
@@ -20,16 +21,16 @@ WARN  := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdoub
          -Wswitch-enum -Wnull-dereference -Wredundant-decls
 CWARN := -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
 HARD  := -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(MACHINE)),-fcf-protection) -fPIC
-# No compiler may fuse a multiplication with an addition: that gives other bits.
+# The compiler must not fuse a multiplication with an addition, which would change bits of results.
 EXACT := -ffp-contract=off
 OPT_release := -O2 -g -D_FORTIFY_SOURCE=3
 OPT_debug   := -Og -g3
 OPT_asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
-# Every function of server/ tells tests/trips/log_calls.c of its calls and returns.
+# Every function of server/ reports its calls and returns to tests/trips/log_calls.c.
 OPT_trips   := -O1 -g -finstrument-functions -finstrument-functions-exclude-file-list=.h,proto/,kernels/
-# The kernels themselves under sanitizers (tests/sanitizers/kernels.sh): without the ICD loader, and with barriers.
+# The kernels under sanitizers (tests/sanitizers/kernels.sh), without the ICD loader, and with barriers.
 HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
                   -fno-sanitize-recover=all
 HOST_host-msan := -O1 -g -fsanitize=memory
@@ -41,7 +42,7 @@ CFLAGS_ALL   = -std=c17 $(OPT_$(MODE)) $(HARD) $(EXACT) $(WARN) $(CWARN) $(WERRO
 CXXFLAGS_ALL = -std=c++17 $(OPT_$(MODE)) $(HARD) $(EXACT) -Wall -Wextra $(WERROR) $(DEFS) -fno-exceptions -MMD -MP $(CXXFLAGS)
 LDFLAGS_ALL  = $(OPT_$(MODE)) -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 
-# What each layer links with.
+# Libraries that each layer links with.
 LIBS_kernels := $(if $(HOST_$(MODE)),,-lOpenCL) -lpthread -lm
 LIBS_proto   := -ljansson -lz -lisal -lm
 LIBS_server  := -lmicrohttpd -lgnutls -luv
@@ -59,14 +60,14 @@ TESTLIB_SRC := $(wildcard tests/lib/*.c)
 KTESTLIB_SRC := $(filter-out tests/lib/dialect_probe.c,$(TESTLIB_SRC))
 UNIT_SRC    := $(wildcard tests/unit/test_*.c)
 KTEST_SRC   := $(wildcard tests/kernels/test_*.c)
-# The kernels as tests and the benchmark have them, with what kernels/testing.h offers.
+# The kernels for tests and the benchmark, with the test aids of kernels/testing.h.
 TESTING_OBJ = $(patsubst %.c,$(B)/testing/%.o,$(wildcard kernels/*.c)) $(call objs,$(DRIVER_SRC))
-# kernels and their tests need of proto only these, and link nothing but libOpenCL.
+# The only files of proto that kernels/ and its tests need; apart from libOpenCL they link no library.
 KERNEL_PROTO_SRC := proto/status.c proto/dtype.c proto/text.c proto/parallel.c
 
-# The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or for all
-# that a machine may have, as `make install` and `make image` do. The trees share them, but those with
-# sanitizers in the kernels.
+# The kernels for processors, compiled ahead by clang (kernels/cpu/kernels.mk): for this machine's level, or, for
+# `make install` and `make image`, for every level. All build trees share them, except those with sanitizers in
+# the kernels.
 ALL_LEVELS := $(if $(filter x86_64,$(MACHINE)),v4_512 v4 v3 v2,baseline)
 ifndef LEVELS
 LEVELS := $(if $(HOST_$(MODE)),baseline,$(if $(filter x86_64,$(MACHINE)),$(shell sh kernels/cpu/level.sh),baseline))
@@ -100,14 +101,14 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# With the kernels for every level of processor: for machines other than this one.
+# A build with the kernels for every level of processor, for other machines than this one.
 .PHONY: all-levels
 all-levels: ## Build for every level of processor: also the library and the OpenCL driver
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all client opencl
 
 .PHONY: opencl
 opencl: $(LIB)/OpenCL/vendors/tally.icd ## Build the OpenCL driver for other programs
-# The driver for other programs: a shared object, and the file by which ICD loaders find it.
+# The OpenCL driver for other programs: a shared object, and the file through which ICD loaders find it.
 $(LIB)/libtally_opencl.so: $(call objs,$(wildcard kernels/cpu/cpu_*.c) kernels/machine.c) $(AHEAD) kernels/cpu/cpu_export.map
 	@mkdir -p $(@D)
 	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(@F) -Wl,--version-script=kernels/cpu/cpu_export.map -Wl,-z,relro,-z,now \
@@ -121,7 +122,7 @@ $(B)/tests/tallyd_faults: $(call objs,server/main.c $(SERVER_SRC) $(PROTO_SRC) k
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# An archive: a unit test links what it uses, and builds while other parts are still being written.
+# An archive, so that a unit test links only the objects that it uses.
 $(B)/libunit.a: $(call objs,$(TESTLIB_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -131,40 +132,41 @@ $(B)/tests/unit/%: $(B)/tests/unit/%.o $(B)/libunit.a
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# What a socket is like when listen() is called.
+# The test checks the state of a socket when listen() is called.
 $(B)/tests/unit/test_listen: LDFLAGS += -Wl,--wrap=listen,--wrap=bind,--wrap=getaddrinfo
 
-# A machine with hundreds of cores, or with little memory.
+# The test simulates a machine with hundreds of cores, or with little memory.
 $(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores,--wrap=machine_available_bytes
 
-# A URL that there is no memory to look at, and a name with several addresses.
+# The test simulates a lack of memory for parsing a URL, and a name with several addresses.
 $(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec,--wrap=getaddrinfo
 
-# Figures that nothing else has.
+# The test replaces the figures of all modules by distinct numbers.
 $(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=queue_count_model,--wrap=admission_stats \
     -Wl,--wrap=memory_stats,--wrap=work_line,--wrap=log_dropped,--wrap=machine_usage_sampled \
     -Wl,--wrap=device_pool_count,--wrap=device_pool_stats
 
-# A resolver that hangs.
+# The test simulates a resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
 # Who unmaps a slab, and one that cannot grow; larger pages; pinned slabs without a GPU.
 $(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise \
     -Wl,--wrap=slab_can_pin,--wrap=slab_create_pinned,--wrap=slab_is_pinned,--wrap=slab_pinned_bytes
 
-# Slabs that the system refuses.
+# The test simulates a system that refuses memory for slabs.
 $(B)/tests/unit/test_infer_memory: LDFLAGS += -Wl,--wrap=slab_create
 
-# Larger pages.
+# The test simulates larger pages.
 $(B)/tests/unit/test_shm_map: LDFLAGS += -Wl,--wrap=sysconf,--wrap=mmap
 
-# Shared memory without a page left.
+# The test simulates shared memory without a free page.
 $(B)/tests/unit/test_shm: LDFLAGS += -Wl,--wrap=pwrite
 
-# A device on a clock of its own.
+# The test controls the clock.
 $(B)/tests/unit/test_cursor: LDFLAGS += -Wl,--wrap=clock_gettime
 
-# No heartbeat, who pays for texts, daemons that do not start, newcomers that wait.
+# The test suppresses the heartbeat, records for which daemon texts are encoded and how many connections wait, and
+# simulates daemons that do not start and descriptors that libuv cannot watch.
 $(B)/tests/unit/test_http_loop: LDFLAGS += -Wl,--wrap=uv_timer_start \
     -Wl,--wrap=infer_encode,--wrap=http_daemon_returned,--wrap=http_daemon_served,--wrap=uv_poll_init \
     -Wl,--wrap=MHD_start_daemon,--wrap=places_ask
@@ -177,7 +179,7 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# Fills that no device carries out.
+# The test records fills instead of executing them.
 $(B)/tests/kernels/test_fill: LDFLAGS += -Wl,--wrap=clEnqueueFillBuffer
 
 # A driver of a GPU that is slow, refuses large fills and can be lost: PoCL's processor behind it (tests/gpu/slow_gpu.c).
@@ -226,7 +228,7 @@ $(B)/tests/sanitizers/planted_kernels.o: $(B)/tests/sanitizers/planted.o.list te
 $(B)/tests/sanitizers/planted: $(call objs,tests/sanitizers/planted.c $(DRIVER_SRC) kernels/machine.c) $(B)/tests/sanitizers/planted_kernels.o
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# Speed of the kernels against a copy: build/bin/kernel_bench --quick.
+# Compares the speed of the kernels with that of a copy: build/bin/kernel_bench --quick.
 .PHONY: kernel-bench
 kernel-bench: $(BIN)/kernel_bench ## Build build/bin/kernel_bench, which compares kernels with a copy
 BENCH_SRC := $(addprefix tests/bench/,bench_cases.c bench_measure.c device_copy.c)
@@ -235,7 +237,7 @@ $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) tests/l
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
 $(B)/tests/bench/device_copy.o: tests/bench/copy.cl
-# With the copy that scans are measured against.
+# The kernels, and the copy with which scans are compared.
 $(B)/tests/bench/ahead.o: $(AHEAD) tests/bench/copy.cl
 	@mkdir -p $(@D)
 	@{ cat $(AHEAD_DIR)/list && printf 'copy\t\ttests/bench/copy.cl\tcopy_cpu,copy_cpu,pp8\n'; } >$(@:.o=.list)
@@ -258,19 +260,19 @@ $(B)/tests/bench/%_bench: $(B)/tests/bench/%_bench.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
-# Number text against charconv; with --all for half an hour.
+# Compares number texts with charconv; --all runs for half an hour.
 $(B)/tests/accuracy/number_text: $(B)/tests/accuracy/number_text.o $(call objs,$(PROTO_SRC))
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_proto)
 
-# Preloaded, one counts what a process calls (tests/integration/test_small_requests.py), one moves its clock, one fails an
-# allocation (test_no_memory.py there).
+# Libraries to preload: they count calls of a process (tests/integration/test_small_requests.py), fail an allocation
+# (test_no_memory.py), delay threads at random, and move the clock.
 PRELOADED := $(patsubst %,$(B)/tests/lib%.so,count_calls fail_memory hold_up move_clock)
 $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 
-# How often a request enters another file of server/: make trips ARGS='--list'.
+# Counts how often a request enters another file of server/: make trips ARGS='--list'.
 $(B)/tests/liblog_calls.so: tests/trips/log_calls.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
@@ -279,23 +281,24 @@ trips: deps-test ## Count the calls between files of server/ for each request
 	@$(MAKE) --no-print-directory MODE=trips build/trips/bin/tallyd build/trips/tests/liblog_calls.so
 	@build/venv/bin/python tests/trips/count_trips.py $(ARGS)
 
-# Fuzz targets, each with its corpus, for FUZZ_SECONDS each; what crashes lies in build/fuzz/found/.
+# Runs each fuzz target with its corpus for FUZZ_SECONDS; inputs that crash are stored in build/fuzz/found/.
 FUZZ_SECONDS ?= 30
 FUZZ_TIMEOUT := 10
-# What threads still hold when an input is over is no leak; what is never given back, the fuzzer finds by itself.
+# No leak detection for the wire fuzzer: its threads may hold memory at the end of an input. Memory that is never
+# freed exceeds the fuzzer's limit sooner or later.
 fuzz-wire corpus-wire: FUZZ_TIMEOUT := 60
 fuzz-wire corpus-wire: FUZZ_ARGS    := -detect_leaks=0
 FUZZ_NAMES   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_OBJ     := $(call objs,$(PROTO_SRC) kernels/plan.c tests/lib/oracle.c tests/lib/exact_oracle.c)
 $(B)/tests/fuzz/fuzz_%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_proto)
-# Of the service these take what they need.
+# These targets link the objects of the service that they need.
 $(addprefix $(B)/tests/fuzz/fuzz_,tokens client_chain): %: %.o $(B)/libserver.a $(FUZZ_OBJ)
 	$(CXX) $(subst fuzzer-no-link,fuzzer,$(LDFLAGS_ALL)) -o $@ $^ $(LIBS_server) $(LIBS_proto)
 $(B)/libserver.a: $(call objs,$(SERVER_SRC))
 	@rm -f $@
 	ar rcs $@ $^
-# The wire fuzzer runs the whole service: a clock that inputs can move, and no OpenCL device.
+# The wire fuzzer runs the whole service, with a clock that inputs can move, and without an OpenCL device.
 WIRE_SRC   := $(wildcard tests/fuzz/wire_*.c)
 WIRE_WRAPS := -Wl,--wrap=clock_gettime,--wrap=pthread_cond_timedwait,--wrap=uv_timer_start
 $(B)/tests/fuzz/fuzz_wire: $(call objs,tests/fuzz/fuzz_wire.c $(WIRE_SRC) $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC)) $(AHEAD)
@@ -310,7 +313,7 @@ fuzz-%: $(B)/tests/fuzz/fuzz_%
 	$< -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -timeout=$(FUZZ_TIMEOUT) -rss_limit_mb=2048 -print_final_stats=1 $(FUZZ_ARGS) \
 	    -artifact_prefix=$(B)/found/$*- $(B)/corpus/$* tests/fuzz/corpus/$* >$(B)/found/$*.log 2>&1; \
 	    status=$$?; tail -n 12 $(B)/found/$*.log; exit $$status
-# Each input of the corpus once, and no others.
+# Runs each input of the corpus once, and no others.
 corpus-%: $(B)/tests/fuzz/fuzz_%
 	@$< -runs=0 -timeout=$(FUZZ_TIMEOUT) $(FUZZ_ARGS) tests/fuzz/corpus/$* >$(B)/corpus-$*.log 2>&1 || { cat $(B)/corpus-$*.log; exit 1; }
 
@@ -324,7 +327,7 @@ $(B)/%.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS_ALL) -c -o $@ $<
 
-# The OpenAPI document, from the table of routes and the fragments next to what they describe.
+# The OpenAPI document, built from the table of routes and the fragments next to the code that they describe.
 OPENAPI   := build/openapi
 FRAGMENTS := $(wildcard proto/*.openapi.json server/pages/*.openapi.json)
 MAKER_SRC := proto/openapi/make_openapi.c proto/models.c proto/dtype.c proto/status.c proto/text.c
@@ -369,7 +372,7 @@ run: deps ## Install what is missing, build, and serve on 127.0.0.1:8000
 
 # The client: libtally exports the tally_* names of client/tally.map and nothing else.
 SONAME := libtally.so.0
-# Of proto the library has this, too.
+# Files of proto that are also in the library.
 CLIENT_PROTO_SRC := proto/dtype.c proto/text.c
 CLIENT_OBJ := $(call objs,$(CLIENT_SRC) $(CLIENT_PROTO_SRC))
 CFLAGS_client := -fvisibility=hidden
@@ -397,7 +400,8 @@ $(B)/tests/client/%: $(B)/tests/client/%.o $(call objs,$(wildcard tests/client/l
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ -lcmocka $(LIBS_client) -lcrypto -lz -lm
 client-tests: client $(patsubst %.c,$(B)/%,$(wildcard tests/client/test_*.c))
 
-# `make bench` compares with peers from the Python package index; `make bench-quick` with libmicrohttpd and memory alone.
+# `make bench` compares the speed with peers from the Python package index; `make bench-quick` only with libmicrohttpd
+# and with copies of memory.
 $(BIN)/bare_mhd: $(B)/tests/bench/bare_mhd.o
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lmicrohttpd -lpthread
@@ -408,9 +412,9 @@ bench: ## Compare the speed with peers, which come from the Python package index
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
-# Takes over what the last run of each section left in build/bench/ into the figures of its maker of processors
+# Copies the results of the last run of each section from build/bench/ to the figures for this make of processor
 # (docs/plots/figures-*.json), and writes tables and plots of docs/performance.md from those files.
-# ARGS=--again takes nothing over.
+# ARGS=--again does not copy results.
 .PHONY: bench-page
 bench-page: ## Write docs/performance.md from the last figures of make bench
 	@python3 tests/bench/page.py $(ARGS)
@@ -424,24 +428,25 @@ console-pictures: deps-test ## Take the pictures of the console for the document
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@build/venv/bin/python tests/console_pictures.py
 
-# A day's requests of every kind, in minutes, and whether memory grows: make soak ARGS='--requests 8640000 --rounds 10'.
+# Sends a day's requests of every kind within minutes, and checks that memory does not grow:
+# make soak ARGS='--requests 8640000 --rounds 10'.
 .PHONY: soak
 soak: deps-test ## Send millions of requests of every kind, and watch the memory
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@python3 tests/load/soak.py $(ARGS)
 
-# The client's tests with 20 GiB in half a GiB of memory, and with an endless pipe for a minute.
+# Runs the client's tests with 20 GiB of data in half a GiB of memory, and with an endless pipe for a minute.
 .PHONY: soak-client
 soak-client: deps-test ## Run the tests of the client with 20 GiB and an endless pipe
 	@TALLY_TEST_LONG=1 sh tests/client/run.sh
 
-# Certificates and tokens replaced every second under load for a minute: make rotation ARGS='--seconds 600'.
+# Replaces certificates and tokens every second under load for a minute: make rotation ARGS='--seconds 600'.
 .PHONY: rotation
 rotation: deps-test ## Replace certificates and tokens every second under load
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
 	@TALLYD=$(BIN)/tallyd build/venv/bin/python tests/load/rotation.py $(ARGS)
 
-# Goodput at eight times the capacity, and who suffers beside whom: make overload ARGS='--only fairness'.
+# Measures goodput at eight times the capacity, and fairness between clients: make overload ARGS='--only fairness'.
 $(BIN)/load_client: $(call objs,$(wildcard tests/load/*.c))
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ -lm
@@ -450,7 +455,8 @@ overload: deps-test ## Measure goodput and fairness at eight times the capacity
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@python3 tests/load/overload.py $(ARGS)
 
-# Three replicas behind HAProxy, restarted and killed under load: make fleet ARGS='--rounds 10'. As root they are the image's.
+# Restarts and kills three replicas behind HAProxy under load: make fleet ARGS='--rounds 10'. For root the replicas
+# run in the file system of the image.
 .PHONY: fleet
 fleet: deps-test ## Restart and kill three replicas behind HAProxy under load
 	@$(MAKE) --no-print-directory $(BIN)/tallyd
@@ -463,25 +469,27 @@ sizing: deps-test ## Measure the table of docs/sizing.md
 	@$(MAKE) --no-print-directory $(BIN)/tallyd $(BIN)/load_client
 	@build/venv/bin/python tests/fleet/sizing.py
 
-# Tables and plots of docs/design/scale.md, from simulations with fixed seeds; ARGS=--check: is it right about what was measured?
+# Writes tables and plots of docs/design/scale.md, from simulations with fixed seeds; ARGS=--check compares the
+# simulation with measurements.
 .PHONY: sim
 sim: deps-test ## Simulate fleets, for docs/design/scale.md
 	@build/venv/bin/python tests/sim/page.py $(ARGS)
 
-# DESTDIR may have a blank in it. The rest is written into files whose readers end a path there.
+# DESTDIR may contain a blank; PREFIX and LIBDIR may not, because they are written to files whose readers end a path at
+# a blank.
 D := $(DESTDIR)$(PREFIX)
 LIBDIR ?= $(PREFIX)/lib
 ifneq ($(word 2,$(PREFIX))$(word 2,$(LIBDIR)),)
-$(error PREFIX or LIBDIR is a path with a blank, "$(PREFIX)", "$(LIBDIR)": what asks pkg-config and systemd cannot use it)
+$(error PREFIX or LIBDIR is a path with a blank, "$(PREFIX)", "$(LIBDIR)": pkg-config and systemd cannot read such a path)
 endif
-# With the kernels for every level of processor.
+# The folder of the files that tell ICD loaders of OpenCL drivers.
 VENDORS ?= $(if $(filter /usr /usr/local,$(PREFIX)),/etc,$(PREFIX)/etc)/OpenCL/vendors
 install: ## Install under PREFIX (/usr/local), staged in DESTDIR
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' install-built
-# All that README.md leads to, and what that speaks of.
+# All documents that README.md links to directly or indirectly, and the files that they mention.
 DOCUMENTS = $(shell find docs client/examples deploy/kubernetes deploy/monitoring deploy/dask -type f) $(wildcard *.md deploy/*.md) \
     $(addprefix deploy/,tallyd.env.example haproxy.cfg compose.yaml) LICENSE client/tally.h client/tally_directml.h client/python/README.md
-# What is made here is for everybody to read, whatever the umask.
+# Every user may read the files that are created here, whatever the umask.
 .PHONY: install-built
 install-built: all client opencl
 	install -d '$(D)/bin' '$(D)/include' '$(DESTDIR)$(LIBDIR)/pkgconfig' '$(D)/share/bash-completion/completions' '$(D)/share/zsh/site-functions' '$(D)/share/fish/vendor_completions.d'
@@ -507,7 +515,7 @@ install-built: all client opencl
 unit-tests: $(patsubst %.c,$(B)/%,$(UNIT_SRC)) $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 kernel-tests: $(patsubst %.c,$(B)/%,$(KTEST_SRC))
 
-# What lint compiles; of this only the libraries to preload are linked, which have no objects.
+# The objects that lint compiles. Only the libraries to preload are linked, because they have no objects.
 .PHONY: product-objects product-list test-objects cxx-objects warnings
 warnings:
 	@echo $(WARN) $(CWARN)
@@ -526,14 +534,14 @@ tsan: ## Run the tests with ThreadSanitizer
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
-# The server's threads are held up at random: what goes wrong on a busy machine once in a thousand runs does so now.
-# Not what is about speed.
+# Delays the server's threads at random, so that failures that a busy machine has once in a thousand runs become
+# frequent. Tests of speed are not run.
 .PHONY: stalls
 stalls: deps-test ## Run the integration tests while threads are delayed at random
 	@$(MAKE) --no-print-directory -s -j"$$(nproc)" all opencl $(B)/tests/tallyd_faults $(PRELOADED) $(SLOW_GPU)
 	@TALLY_TEST_HOLD_UP=$(CURDIR)/$(B)/tests/libhold_up.so TALLYD=$(CURDIR)/$(BIN)/tallyd $${VENV:-build/venv}/bin/python -m pytest tests/integration tests/client/python -q -n "$$(($$(nproc) + 3))" --dist worksteal -m 'not release_only' $(ARGS)
 
-# The programs of docs/clients in every language; those that need no compiler are in `make test`.
+# Runs the programs of docs/clients in every language; `make test` runs those that need no compiler.
 .PHONY: test-clients
 test-clients: deps-test deps-clients ## Run the programs of docs/clients in every language
 	@$(MAKE) --no-print-directory -j"$$(nproc)" $(BIN)/tallyd
@@ -542,8 +550,8 @@ test-clients: deps-test deps-clients ## Run the programs of docs/clients in ever
 lint: deps-lint ## Run the static checks
 	@sh tests/lint.sh
 
-# What takes minutes: the programs for GPUs as clang compiles them, every kernel with every type, the kernels under sanitizers, the corpus under every OpenCL runtime, and under Oclgrind;
-# clang's analyser to its full depth.
+# Checks that take minutes: the programs for GPUs as clang compiles them, every kernel with every type, the kernels
+# under sanitizers, the corpus under every OpenCL runtime and under Oclgrind, and clang's analyser at full depth.
 .PHONY: kernel-proofs kernel-sanitize oclgrind
 kernel-sanitize: deps-sanitizers ## Run the kernels under sanitizers
 	@sh tests/sanitizers/kernels.sh $(ARGS)
@@ -568,8 +576,8 @@ image: ## Build the container images
 image-test: deps-test ## Build, start and test the container images
 	@sh tests/image/run.sh
 
-# Of this commit: its source, the same bytes each time, and Debian packages built from that; then these
-# installed, run and purged in a new Debian system (as root).
+# Archives of this commit: its source, with the same bytes each time, and Debian packages built from the source.
+# deb-test installs, runs and purges the packages in a new Debian system (as root).
 .PHONY: dist deb deb-test
 dist: ## Pack the source of this commit
 	@sh deploy/dist.sh

@@ -4,19 +4,19 @@
 #   deploy/install-deps.sh [run] [test] [clients] [lint] [bench] [mlserver] [sanitizers] [oclgrind] [gpu] [release]      (default: run)
 #
 #   run    compilers (clang for the kernels), libraries
-#   test   what the test suites need, and a Python environment in build/venv; PoCL among them, an OpenCL
-#          driver that compiles: with it tests prove that the kernels still can be
+#   test   packages for the test suites, and a Python environment in build/venv; among them PoCL, an OpenCL
+#          driver that compiles: with PoCL the tests prove that the kernels compile from source
 #   clients  compilers and interpreters of the programs in docs/clients (`make test-clients`)
 #   lint   the checkers of `make lint`, and a Python environment in build/lint-venv
-#   bench  what `make bench` compares with (5 GB of Python packages; set VENV to keep them apart)
-#   mlserver  MLServer for `make bench`, which needs an environment of its own (set VENV)
-#   sanitizers  clang's, for `make asan`, `make fuzz` and the kernel proofs
+#   bench  the peers with which `make bench` compares Tally (5 GB of Python packages; set VENV to separate them)
+#   mlserver  MLServer for `make bench`, which needs a separate environment (set VENV)
+#   sanitizers  clang's sanitizers, for `make asan`, `make fuzz` and the kernel proofs
 #   oclgrind  for the kernel proofs
 #   gpu    the compiler, of one version, and the model checker of the kernel proofs for GPUs
 #   release  programs that make and check Debian packages, and all files of a release
 #
-# Quick when nothing is missing: a dpkg-query, and a look at the environment. Safe to run again and again, and side by side.
-# TALLY_NO_INSTALL=1 never installs, only reports. VENV=DIR puts the Python environment elsewhere.
+# The script is quick if nothing is missing: a dpkg-query, and a check of the environment. It may be run repeatedly and
+# concurrently. TALLY_NO_INSTALL=1: report missing packages, install none. VENV=DIR: folder of the Python environment.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +26,7 @@ run_packages="make gcc g++ clang libc6-dev pkg-config libmicrohttpd-dev libgnutl
 test_packages="pocl-opencl-icd clinfo libcmocka-dev curl wrk python3 python3-venv valgrind openssl zsh fish nodejs
     nginx prometheus haproxy iproute2 socat systemd libseccomp2"
 clients_packages="golang-go default-jdk-headless rustc r-base-core r-cran-curl"
-browser_packages="chromium chromium-driver" # the console's tests; Ubuntu has them as snaps alone
+browser_packages="chromium chromium-driver" # for the console's tests; Ubuntu has only snaps of them
 lint_packages="libcmocka-dev clang clang-tidy cppcheck shellcheck python3 python3-venv git
     groff-base"
 gpu_packages="clang-19 spin"
@@ -39,7 +39,7 @@ die() {
     exit 1
 }
 
-# Print those of the given packages that are not installed.
+# Print the given packages that are not installed.
 missing_of() {
     # shellcheck disable=SC2016  # the braces are dpkg-query's
     installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
@@ -70,21 +70,21 @@ install_packages() {
         die "apt-get could not install: $*; see its messages above, then run this again"
 }
 
-# One at a time: apt-get waits for another one's lock when it installs, but not when it refreshes its lists.
+# Run one apt-get at a time: it waits for another one's lock when it installs, but not when it refreshes its lists.
 apt_get() {
     as_root flock -w 3600 /var/lib/dpkg env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q "$@" >&2
 }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# Can this Python environment be used? Not where Python became another version, whose packages lie elsewhere, or where
-# the folder was moved: its programs begin with their path.
+# Return whether a Python environment is usable. It is not if the version of Python changed, whose packages are in
+# another folder, or if the folder was moved: the first line of its programs contains their path.
 venv_is_whole() {
     "$1/bin/python" -c 'import pip' && read -r first <"$1/bin/pip" && first=${first#'#!'} && [ -x "${first%% *}" ]
 } 2>/dev/null
 
 pip_install() { "$venv/bin/python" -m pip install -q --no-compile --disable-pip-version-check "$@" >&2; }
 
-# make_venv NAME REQUIREMENTS: a Python environment, brought up to date when its requirements change.
+# make_venv NAME REQUIREMENTS: make a Python environment, or update it if its requirements changed.
 make_venv() {
     venv=${VENV:-$top/build/$1}
     requirements=$2
@@ -92,20 +92,20 @@ make_venv() {
     [ -e "$stamp" ] && venv_is_whole "$venv" && return 0
     [ -z "${TALLY_NO_INSTALL:-}" ] || die "$venv lacks $requirements (TALLY_NO_INSTALL is set)"
     mkdir -p "$venv"
-    # Who comes second finds it made.
+    # A concurrent run waits here, and then finds the environment complete.
     exec 9<"$venv"
     flock 9
     [ -e "$stamp" ] && venv_is_whole "$venv" && return 0
     say "making the Python environment $venv from $(basename "$requirements")"
-    # Only an environment is emptied: VENV may name any folder.
+    # Clear the folder only if it is an environment: VENV may name any folder.
     clear=''
     [ ! -e "$venv/pyvenv.cfg" ] || clear=--clear
-    # shellcheck disable=SC2086  # no word at all, or one
+    # shellcheck disable=SC2086  # empty or one word
     venv_is_whole "$venv" || python3 -m venv $clear "$venv" ||
         die "python3 -m venv $venv failed; is python3-venv of this Python installed?"
-    # uv takes a third of pip's processor time, but reads nothing of how pip is set up here (an index, wheels in a
-    # folder): where it finds not everything, pip does it. Not compiled ahead: most is never imported, the rest Python
-    # compiles once.
+    # uv needs a third of pip's processor time, but does not read pip's configuration (an index, wheels in a folder): if
+    # uv does not find every package, pip installs them. The packages are not compiled ahead, because most modules are
+    # never imported.
     { pip_install uv==0.13.9 && "$venv/bin/uv" pip install -q --python "$venv/bin/python" -r "$requirements" >&2; } ||
         pip_install -r "$requirements" ||
         die "neither uv nor pip could install $requirements; is the Python package index reachable?"
@@ -113,7 +113,7 @@ make_venv() {
     exec 9<&-
 }
 
-optional() { # those of the given packages that this distribution has
+optional() { # print the given packages that this distribution has
     for package in "$@"; do
         if apt-cache show "$package" >/dev/null 2>&1; then
             printf '%s ' "$package"

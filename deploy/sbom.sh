@@ -1,14 +1,14 @@
 #!/bin/sh
-# What an image from scratch is made of, as an SPDX document (version 2.3, JSON):
+# Print a list of the components of an image from scratch, as an SPDX document (version 2.3, JSON):
 #
-#   deploy/sbom.sh ROOT VERSION [BASE [TIME]]     BASE: the image that it was built on, as NAME:TAG@sha256:DIGEST
+#   deploy/sbom.sh ROOT VERSION [BASE [TIME]]     BASE: the image in which ROOT was built, as NAME:TAG@sha256:DIGEST
 #                                                 TIME: seconds since 1970, the default is now
 #
-# Tally is of that version. What it needs of Debian is what ROOT/var/lib/dpkg/status.d has entries of, with the files
-# that the NAME.md5sums beside an entry lists; all other files are Tally's. Each file has its SHA-1 and SHA-256, and each
-# package the licence that its copyright notice declares for all files that it names no other for, where that is to be
-# read by programs (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). Nothing but a shell, awk and
-# coreutils: it runs where the image is made.
+# VERSION is Tally's version. The Debian packages are those with an entry in ROOT/var/lib/dpkg/status.d; their files are
+# listed in NAME.md5sums beside the entry, and all other files are Tally's. The document has SHA-1 and SHA-256 of each
+# file, and the licence of each package: the one that its copyright notice declares for files without another licence,
+# if programs can read the notice (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/). The script needs
+# only a shell, awk and coreutils, because it runs where the image is built.
 set -eu
 
 root=$1 version=$2 base=${3:-} time=${4:-$(date +%s)}
@@ -23,7 +23,7 @@ packages=$(for entry in "$entries"/*; do
     case $entry in *.md5sums) ;; *) echo "${entry##*/}" ;; esac
 done)
 
-# Lines "HASH  FILE" of all files but this document and what lists packages.
+# Lines "HASH  FILE" of all files except this document and the lists of packages.
 (cd "$root" && find . -type f ! -path './var/lib/dpkg/*' ! -name sbom.spdx.json) | sed 's|^\./||' |
     LC_ALL=C sort >"$work/files"
 (cd "$root" && tr '\n' '\0' <"$work/files" | xargs -0 sha1sum) >"$work/sha1"
@@ -45,7 +45,7 @@ for package in tally $packages; do
         LC_ALL=C sort | tr -d '\n' | sha1sum | sed "s/^\([0-9a-f]*\).*/$package \1/"
 done >"$work/codes"
 
-# Lines "PACKAGE LICENCE", in Debian's words.
+# Lines "PACKAGE LICENCE", with Debian's names of licences.
 for package in $packages; do
     notice=$root/usr/share/doc/$package/copyright
     [ ! -e "$notice" ] || awk -v package="$package" '

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The version stands in the Makefile. What has to repeat it is written from there:
+# The Makefile defines the version. This script updates the files that repeat it:
 #
 #   deploy/version.sh          prints it
 #   deploy/version.sh write    puts it where it is repeated
@@ -11,7 +11,7 @@ set -eu
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^VERSION := //p' Makefile)
 
-# FILE and the sed script that puts the version there, in each line.
+# Each line: FILE, and the sed script that writes the version to the file.
 copies() {
     cat <<END
 Dockerfile s/^(ARG VERSION=).*/\\1$version/
@@ -37,7 +37,7 @@ check)
         wrong=0
         while read -r file script; do
             grep -qF -- "$version" "$file" && sed -E "$script" "$file" | cmp -s - "$file" && continue
-            echo "$file: another version than the Makefile's $version; deploy/version.sh write mends it"
+            echo "$file: another version than the Makefile's $version; deploy/version.sh write corrects it"
             wrong=1
         done
         exit "$wrong"

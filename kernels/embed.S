@@ -1,5 +1,6 @@
-/* The OpenCL C sources that devices compile, as they are in the tree, inside the binary: a table of
- * name, begin and end for program.c. Those of the vector kernels are compiled ahead only. */
+/* Embeds the OpenCL C sources that devices compile in the binary, unchanged, with a table of name,
+ * begin and end for program.c. Sources of vector kernels are not embedded: they are only compiled
+ * ahead. */
     .macro embed name, file
     .section .rodata
 1:  .asciz "\name"

@@ -1,6 +1,7 @@
-/* Asks the system, and reads the control groups, ours and all above it: the least limit counts. What
- * cannot be read has no limit. Of /proc it needs what is in the process's own folder: in a service
- * with ProcSubset=pid there is nothing else. Thread: any. */
+/* Reads limits of memory and cores from the system and from the control groups of the process
+ * and all their parents; the lowest limit counts. A limit that cannot be read counts as no
+ * limit. Of /proc only the folder of the process is needed: a service with ProcSubset=pid sees
+ * nothing else. Thread: any. */
 #include "kernels/machine.h"
 
 #include "proto/macros.h"
@@ -14,7 +15,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define NODES "/sys/devices/system/node" /* the machine's memory, by where it is */
+#define NODES "/sys/devices/system/node" /* the machine's memory, one folder per NUMA node */
 
 bool machine_read_number(const char *path, const char *key, uint64_t *value)
 {
@@ -38,7 +39,7 @@ bool machine_read_number(const char *path, const char *key, uint64_t *value)
     return found;
 }
 
-/* A whole number on its own in a group's file. */
+/* Read a file of a control group that contains one whole number. */
 static bool read_group_number(const char *group, const char *name, uint64_t *value)
 {
     char path[2200];
@@ -46,8 +47,8 @@ static bool read_group_number(const char *group, const char *name, uint64_t *val
     return machine_read_number(path, NULL, value);
 }
 
-/* Lower *bytes to the limit of one control group; "max" is no number. Beyond memory.high the
- * system holds up whoever asks for more, which is no place to work in. */
+/* Lower *bytes to the memory limit of one control group; "max" means no limit. memory.high
+ * counts as a limit, because the kernel slows down processes that exceed it. */
 static void apply_memory_limit(const char *group, bool v2, uint64_t *bytes)
 {
     static const char *const names[] = {"memory.max", "memory.high", NULL};
@@ -60,9 +61,9 @@ static void apply_memory_limit(const char *group, bool v2, uint64_t *bytes)
     }
 }
 
-/* What of a group's usage is copies of files: the system drops them for whoever needs memory,
- * and MemAvailable counts them as free, too. A group that has read or written files for long is
- * full of them. */
+/* Return the bytes of a group's usage that are cached files: the system drops them when a
+ * process needs memory, and MemAvailable counts them as free, too. They may be most of the
+ * usage of a group that has read or written files for a long time. */
 static uint64_t cached_file_bytes(const char *group, bool v2)
 {
     static const char *const keys[] = {"inactive_file ", "active_file "};
@@ -78,7 +79,7 @@ static uint64_t cached_file_bytes(const char *group, bool v2)
     return bytes;
 }
 
-/* Lower *bytes to what one control group leaves. */
+/* Lower *bytes to the memory that one control group has left. */
 static void apply_memory_left(const char *group, bool v2, uint64_t *bytes)
 {
     uint64_t usage = 0;
@@ -93,8 +94,8 @@ static void apply_memory_left(const char *group, bool v2, uint64_t *bytes)
     }
 }
 
-/* Lower *cores to the share of time that one control group has, rounded up. v2 has quota and
- * period in one file, "max" being no limit; v1 two, -1 being no limit. */
+/* Lower *cores to the CPU quota of one control group, rounded up. v2 has quota and period in
+ * one file, where "max" means no limit; v1 has two files, where -1 means no limit. */
 static void apply_quota(const char *group, bool v2, uint64_t *cores)
 {
     char path[2200];
@@ -118,7 +119,7 @@ static void apply_quota(const char *group, bool v2, uint64_t *cores)
     }
 }
 
-/* Is the word one of those between the commas? `words` ends before `end`. */
+/* Return whether the word is in a list separated by commas, which ends before `end`. */
 static bool names_word(const char *words, const char *end, const char *word)
 {
     size_t length = strlen(word);
@@ -132,14 +133,15 @@ static bool names_word(const char *words, const char *end, const char *word)
     return false;
 }
 
-/* Where hierarchies are mounted: v2 alone, or beside v1. */
+/* Mount points of the hierarchies: v2 alone, or v2 beside v1. */
 static const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified", NULL};
 static const char *const memory_mounts[] = {"/sys/fs/cgroup/memory", NULL};
 static const char *const cpu_mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct",
                                          NULL};
 
-/* Apply the limits of every control group of ours that has the controller, and of all above.
- * /proc/self/cgroup has a line "NUMBER:CONTROLLERS:GROUP" for each; v2 names no controllers. */
+/* Apply the limits of every control group of the process that has the controller, and of all
+ * parents. /proc/self/cgroup has a line "NUMBER:CONTROLLERS:GROUP" for each group; v2 lists no
+ * controllers. */
 static void apply_groups(const char *root, const char *controller, const char *const *v1_mounts,
                          void (*apply)(const char *group, bool v2, uint64_t *least),
                          uint64_t *least)
@@ -170,8 +172,8 @@ static void apply_groups(const char *root, const char *controller, const char *c
     }
 }
 
-/* Memory of a node that is free, or that the system drops when programs need it (copies of files, and
- * caches of its own), in KiB. */
+/* Return the memory of a node in KiB that is free or that the system drops when programs need
+ * it (cached files and other caches). */
 static uint64_t node_kib(const char *root, const char *node)
 {
     static const char *const rows[] = {
@@ -189,7 +191,7 @@ static uint64_t node_kib(const char *root, const char *node)
     return sum;
 }
 
-/* The same of all nodes together; 0: there is no node, because the kernel was built without them. */
+/* Return node_kib() of all nodes together; 0: the kernel has no nodes. */
 static uint64_t nodes_kib(const char *root)
 {
     char path[512];
@@ -197,7 +199,7 @@ static uint64_t nodes_kib(const char *root)
     (void)snprintf(path, sizeof path, "%s" NODES, root);
     DIR *directory = opendir(path);
     struct dirent *entry = NULL;
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): our own stream */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): the stream is used only here */
     while (directory != NULL && (entry = readdir(directory)) != NULL) {
         const bool is_node = strncmp(entry->d_name, "node", strlen("node")) == 0;
         uint64_t kib = is_node ? node_kib(root, entry->d_name) : 0;
@@ -259,14 +261,15 @@ size_t machine_quota_cores(const char *root)
     return cores == UINT64_MAX ? 0 : (size_t)cores;
 }
 
-/* Cores that the scheduler may put this process on. */
+/* Return the number of cores in the affinity mask of the process. */
 static size_t affinity_cores(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
         return (size_t)CPU_COUNT(&set);
     }
-    long online = sysconf(_SC_NPROCESSORS_ONLN); /* more cores than a cpu_set_t holds */
+    long online = sysconf(_SC_NPROCESSORS_ONLN); /* the machine has more cores than a
+                                                    cpu_set_t can represent */
     return online > 0 ? (size_t)online : 1;
 }
 

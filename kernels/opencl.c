@@ -1,7 +1,7 @@
-/* Finding devices asks every platform; one that fails to answer is passed over, so that a
- * broken driver does not take the working ones with it. Our own driver is linked in and comes
- * first; where it is installed for other programs, too, the ICD loader's one is passed over.
- * Not finding any device is NO_DEVICE, a call that fails DEVICE_ERROR or OUT_OF_MEMORY. */
+/* Lists the devices of every platform. A platform that fails to answer is skipped, so that a
+ * broken driver does not hide the working ones. Tally's own driver is linked in and listed
+ * first; if it is also installed for other programs, the copy that the ICD loader lists is
+ * skipped. No device at all is NO_DEVICE, a failed call DEVICE_ERROR or OUT_OF_MEMORY. */
 #include "kernels/opencl.h"
 
 #include "kernels/cpu/cpu_icd.h"
@@ -13,8 +13,8 @@
 
 enum {
     PLATFORMS_MAX = 32,
-    DEVICES_MAX = 256,       /* usable ones of all platforms together */
-    ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL promises far more */
+    DEVICES_MAX = 256,       /* maximum number of usable devices on all platforms together */
+    ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL guarantees far more */
     BUFFER_GRAIN = 1 << 20,
     FILL_MOST = 1 << 30, /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
     GPU_BUFFERS =
@@ -52,7 +52,7 @@ enum {
         X(CL_INVALID_LINKER_OPTIONS) X(CL_INVALID_DEVICE_PARTITION_COUNT)
 /* clang-format on */
 
-/* The ICD loader's own code for a machine without any platform (cl_ext.h). */
+/* The ICD loader's own error code for a machine without any platform (cl_ext.h). */
 enum {
     PLATFORM_NOT_FOUND = -1001
 };
@@ -83,9 +83,9 @@ enum status opencl_check(cl_int code, const char *call, struct error *err)
                      call, opencl_error_name(code), (int)code);
 }
 
-/* ---- what a device says of itself ---- */
+/* ---- properties of a device ---- */
 
-/* A text property, cut to what fits; "" if the device does not tell. */
+/* Read a text property, cut to `room`; "" if the query fails. */
 static void device_text(cl_device_id id, cl_device_info what, char *text, size_t room)
 {
     char whole[1024] = "";
@@ -95,7 +95,7 @@ static void device_text(cl_device_id id, cl_device_info what, char *text, size_t
     (void)snprintf(text, room, "%.*s", (int)room - 1, whole);
 }
 
-/* A number of any width (hosts are little-endian); 0: the device does not tell. */
+/* Read a number of any width (hosts are little-endian); 0 if the query fails. */
 static cl_ulong device_number(cl_device_id id, cl_device_info what)
 {
     cl_ulong value = 0;
@@ -109,7 +109,7 @@ static void platform_name(cl_platform_id platform, char *text, size_t room)
     }
 }
 
-/* Is it our driver, wherever it was found? */
+/* Return whether the platform is Tally's own driver, linked in or installed. */
 static bool is_ours(cl_platform_id platform)
 {
     char name[128];
@@ -117,7 +117,8 @@ static bool is_ours(cl_platform_id platform)
     return strcmp(name, CPU_PLATFORM_NAME) == 0;
 }
 
-/* A device that runs kernels, compiles them or is ours, and is little-endian can be used. */
+/* Return whether the device can be used: it can run kernels, it can compile them or is Tally's
+ * own, and it is little-endian. */
 static bool is_usable(cl_platform_id platform, cl_device_id id)
 {
     return device_number(id, CL_DEVICE_AVAILABLE) == CL_TRUE &&
@@ -150,10 +151,10 @@ static void describe_device(cl_platform_id platform, cl_device_id id,
 /* ---- finding ---- */
 
 struct found {
-    cl_platform_id platforms[DEVICES_MAX]; /* of usable devices */
+    cl_platform_id platforms[DEVICES_MAX]; /* platforms of the usable devices */
     cl_device_id ids[DEVICES_MAX];
     size_t total;
-    size_t usable; /* of them */
+    size_t usable; /* number of usable devices */
 };
 
 static void find_on_platform(cl_platform_id platform, struct found *found)
@@ -172,7 +173,8 @@ static void find_on_platform(cl_platform_id platform, struct found *found)
     }
 }
 
-/* On our own platform, then on what the ICD loader lists: there is no need of such a list. */
+/* Search Tally's own platform, then those that the ICD loader lists. The own platform is found
+ * even if the loader has no list. */
 static cl_int find_on_platforms(size_t room, struct found *found)
 {
     cl_platform_id own = NULL;
@@ -194,7 +196,7 @@ static cl_int find_on_platforms(size_t room, struct found *found)
     return code == PLATFORM_NOT_FOUND ? CL_SUCCESS : code;
 }
 
-/* Once there are `room`, no further driver is asked. */
+/* Find the usable devices. After `room` of them no further driver is called. */
 static enum status find_devices(size_t room, struct found *found, struct error *err)
 {
     found->total = 0;
@@ -384,7 +386,7 @@ void opencl_release(cl_mem *mem)
     *mem = NULL;
 }
 
-/* The buffer grows in large steps, but no further than one buffer may go. */
+/* The buffer grows in large steps, but never beyond the device's limit for one buffer. */
 enum status opencl_buffer_grow(const struct opencl *device, struct opencl_buffer *buffer,
                                uint64_t bytes, struct error *err)
 {

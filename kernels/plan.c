@@ -1,7 +1,7 @@
-/* scan_desc -> scan_plan in three steps: check (every error a client can make in geometry is
- * found here), drop what does not matter (dimensions of size 1, the order of lines), fold what
- * is one run in memory. Nothing is allocated; failures are the client's, each with its field.
- * Thread: any. */
+/* Makes a scan_plan from a scan_desc in three steps: check (every error in geometry that a
+ * client can make is found here), drop (dimensions of size 1, the order of lines), fold
+ * (dimensions that are contiguous in memory). No memory is allocated. Failures are the
+ * client's, each with its field. Thread: any. */
 #include "kernels/plan.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 
 /* ---- check ---- */
 
-/* Elements in the shape, 0 if a dimension is 0. */
+/* Compute the number of elements of the shape, 0 if a dimension is 0. */
 static enum status count_elements(const struct scan_desc *desc, uint64_t *elements,
                                   struct error *err)
 {
@@ -39,8 +39,8 @@ static enum status count_elements(const struct scan_desc *desc, uint64_t *elemen
     return STATUS_OK;
 }
 
-/* One side's strides, the given ones or those of a packed tensor, and the elements that its
- * buffer spans: 0 if it is empty. */
+/* Set the strides of one side, given or contiguous, and compute the number of elements that
+ * its buffer spans: 0 if the tensor is empty. */
 static enum status measure_side(const struct scan_desc *desc, bool output, bool empty,
                                 uint64_t strides[LIMIT_RANK], uint64_t *span, struct error *err)
 {
@@ -52,7 +52,8 @@ static enum status measure_side(const struct scan_desc *desc, bool output, bool 
     uint64_t reach = 0;
     for (int i = desc->rank - 1; i >= 0; i--) {
         strides[i] = given ? (uint64_t)from[i] : packed;
-        packed *= (uint64_t)desc->sizes[i]; /* fits, or there is a 0 and nobody asks */
+        packed *= (uint64_t)desc->sizes[i]; /* cannot overflow, unless a dimension is 0; then
+                                               the stride is unused */
         if (given && from[i] < 0) {
             return error_set_field(err, STATUS_INVALID_STRIDES, field,
                                    "the stride of dimension %d is %" PRId64
@@ -78,8 +79,8 @@ static enum status measure_side(const struct scan_desc *desc, bool output, bool 
 
 /* ---- drop and fold ---- */
 
-/* Add a dimension, the largest output stride first: the order of lines is free, and sorted
- * neighbours fold best and are written in order. */
+/* Add a dimension, keeping descending order of output strides. Lines may be in any order; in
+ * this order neighbouring dimensions fold best, and memory is written in order. */
 static void plan_add_dim(struct scan_plan *plan, struct scan_dim dim)
 {
     int at = plan->dims++;
@@ -90,14 +91,14 @@ static void plan_add_dim(struct scan_plan *plan, struct scan_dim dim)
     plan->dim[at] = dim;
 }
 
-/* Merge a dimension into the one inside it where the two are one run on both sides. */
+/* Merge a dimension into the next inner one if both are contiguous on both sides. */
 static void plan_fold(struct scan_plan *plan)
 {
     int kept = 0;
     for (int i = 0; i < plan->dims; i++) {
         struct scan_dim dim = plan->dim[i];
         struct scan_dim *outer = kept > 0 ? &plan->dim[kept - 1] : NULL;
-        /* by division: products of strides and sizes of a broadcast input may not fit */
+        /* division, because products of strides and sizes of a broadcast input may overflow */
         if (outer != NULL && outer->in_stride % dim.size == 0 &&
             outer->out_stride % dim.size == 0 && outer->in_stride / dim.size == dim.in_stride &&
             outer->out_stride / dim.size == dim.out_stride) {
@@ -139,12 +140,15 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
 
 /* ---- do two elements of the output share an address? ----
  *
- * They do if there are index differences d[i], |d[i]| < size[i], not all zero, with sum
- * d[i] * stride[i] = 0. The question is hard in general, but not for layouts that occur: none do
- * where each stride is larger than all smaller dimensions reach together, more elements than
- * addresses always do (pigeonhole), two dimensions have a closed form, and more are searched,
- * largest stride first, where the smaller ones must make up for what the larger ones are off by.
- * That leaves few choices. A search that takes too long ends as UNKNOWN. */
+ * They do if there are index differences d[i], |d[i]| < size[i], not all zero, with sum d[i] *
+ * stride[i] = 0. The question is hard in general, but not for layouts that occur:
+ *
+ *   - no two elements do if each stride is larger than the reach of all smaller dimensions; -
+ *   some always do if there are more elements than addresses (pigeonhole principle); - two
+ *   dimensions have a closed form; - more dimensions are searched, largest stride first. The
+ *   smaller dimensions must cancel the
+ *     sum of the larger ones, which leaves few choices. A search that takes too many steps ends
+ *     as UNKNOWN. */
 
 enum scan_overlap {
     SCAN_OVERLAP_NONE,
@@ -155,7 +159,7 @@ enum scan_overlap {
 struct search {
     const struct scan_dim *dims;
     size_t count;
-    int64_t below[LIMIT_RANK + 1]; /* what dims[i..] reach together */
+    int64_t below[LIMIT_RANK + 1]; /* [i]: reach of dims[i] and all later dimensions together */
 };
 
 static uint64_t gcd(uint64_t a, uint64_t b)
@@ -180,7 +184,7 @@ static bool has_more_elements_than_cells(const struct search *s)
     return false;
 }
 
-/* d0 * a + d1 * b = 0 has the smallest solution d0 = b/g, d1 = -a/g. */
+/* The smallest solution of d0 * a + d1 * b = 0 is d0 = b/g, d1 = -a/g. */
 static bool two_overlap(const struct scan_dim *a, const struct scan_dim *b)
 {
     uint64_t step = gcd(a->out_stride, b->out_stride);
@@ -189,7 +193,7 @@ static bool two_overlap(const struct scan_dim *a, const struct scan_dim *b)
 
 __extension__ typedef __int128 wide_int;
 
-/* The least d with d * stride >= bound. */
+/* Return the smallest d with d * stride >= bound. */
 static int64_t first_above(wide_int bound, uint64_t stride)
 {
     if (bound <= 0) {
@@ -198,8 +202,8 @@ static int64_t first_above(wide_int bound, uint64_t stride)
     return (int64_t)(((uint64_t)bound - 1) / stride) + 1;
 }
 
-/* One dimension of the search: which differences are left to try, and what the larger ones sum
- * to. */
+/* One dimension of the search: the differences not tried yet, and the sum over the larger
+ * dimensions. */
 struct level {
     int64_t next;
     int64_t last;
@@ -207,8 +211,9 @@ struct level {
     bool zero; /* all larger dimensions have difference zero */
 };
 
-/* The differences d that keep |off + d * stride| within what the smaller dimensions reach. Both
- * are at most INT64_MAX in size, so their sums fit 64 bits and a sign. */
+/* Start a dimension: the differences d for which |off + d * stride| is at most the reach of
+ * the smaller dimensions. Both terms are at most INT64_MAX, so their sums fit in 64 bits and a
+ * sign. */
 static struct level level_enter(const struct search *s, size_t depth, int64_t off, bool zero)
 {
     const struct scan_dim *dim = &s->dims[depth];
@@ -217,13 +222,14 @@ static struct level level_enter(const struct search *s, size_t depth, int64_t of
     const int64_t low = first_above(-off - room, dim->out_stride);
     const int64_t high = -first_above(off - room, dim->out_stride);
     struct level level = {.last = high < most ? high : most, .off = off, .zero = zero};
-    if (!zero) { /* the first difference that is not zero is positive without loss */
+    if (!zero) { /* by symmetry the first difference that is not 0 may be positive */
         level.next = low > -most ? low : -most;
     }
     return level;
 }
 
-/* Depth first. Of differences that sum to zero the smaller dimensions may all be zero. */
+/* Search depth first. A sum of 0 is an overlap at once, because all smaller differences may be
+ * 0. */
 static enum scan_overlap search_run(const struct search *s)
 {
     struct level levels[LIMIT_RANK];
@@ -253,7 +259,8 @@ static enum scan_overlap search_run(const struct search *s)
     return SCAN_OVERLAP_UNKNOWN;
 }
 
-/* Of dimensions that do not nest (scan_plan_sorted()). Exact but for UNKNOWN. */
+/* Search for an overlap of dimensions that do not nest (scan_plan_sorted()). The answer is
+ * exact unless it is UNKNOWN. */
 static enum scan_overlap find_overlap(const struct scan_dim *dims, size_t count)
 {
     if (dims[count - 1].out_stride == 0) {
@@ -290,16 +297,16 @@ static enum status check_overlap(const struct scan_plan *plan, struct error *err
     }
     return error_set_field(
         err, STATUS_INVALID_STRIDES, "output_strides",
-        "the strides interleave so that it cannot be told in %d steps whether "
-        "two elements share an address: make each stride larger than what "
-        "the smaller ones reach, or leave the output's strides out",
+        "the strides interleave, and a search of %d steps did not show whether "
+        "two elements share an address: make each stride larger than the reach "
+        "of the smaller ones, or leave the output's strides out",
         SCAN_OVERLAP_STEPS);
 }
 
 /* ---- plans ---- */
 
-/* What follows from the axis and the dimensions. */
-static void plan_settle(struct scan_plan *plan)
+/* Set the members that depend on the axis and the dimensions. */
+static void plan_derive(struct scan_plan *plan)
 {
     if (plan->elements == 0) {
         plan->in_place = true;
@@ -307,7 +314,8 @@ static void plan_settle(struct scan_plan *plan)
     }
     plan_fold(plan);
     plan->lines = plan->elements / plan->axis.size;
-    if (plan->axis.size == 1) { /* it has no stride: the one that suits what lies around it */
+    if (plan->axis.size == 1) { /* any stride is valid: choose the one that matches the
+                                   neighbouring dimension */
         const struct scan_dim *inner = plan->dims > 0 ? &plan->dim[plan->dims - 1] : NULL;
         const uint64_t stride = inner != NULL && scan_dim_is_unit(inner) ? inner->size : 1;
         plan->axis.in_stride = stride;
@@ -323,12 +331,12 @@ static void plan_settle(struct scan_plan *plan)
     if (plan->gaps) {
         (void)scan_plan_sorted(plan, dims, &nested);
     }
-    /* gaps among interleaved elements cannot be zeroed in place: split.h */
+    /* gaps between interleaved elements cannot be zeroed in place: split.h */
     plan->in_place = same && nested;
 }
 
-/* Settle a plan of other dimensions than that which it was copied from. */
-static void plan_settle_part(struct scan_plan *part)
+/* Set the members of a plan whose dimensions were changed after it was copied. */
+static void plan_derive_part(struct scan_plan *part)
 {
     part->elements = part->axis.size;
     part->in_elements = (part->axis.size - 1) * part->axis.in_stride + 1;
@@ -339,7 +347,7 @@ static void plan_settle_part(struct scan_plan *part)
         part->in_elements += (dim->size - 1) * dim->in_stride;
         part->out_elements += (dim->size - 1) * dim->out_stride;
     }
-    plan_settle(part);
+    plan_derive(part);
 }
 
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
@@ -354,7 +362,7 @@ void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t 
             made.dim[made.dims++].size = size[i];
         }
     }
-    plan_settle_part(&made);
+    plan_derive_part(&made);
     *box = made;
 }
 
@@ -370,7 +378,7 @@ void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
             plan_add_dim(made, dims[i]);
         }
     }
-    plan_settle_part(made);
+    plan_derive_part(made);
 }
 
 enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
@@ -407,7 +415,7 @@ enum status scan_plan_make(const struct scan_desc *desc, struct scan_plan *plan,
     if (desc->has_output_strides && !empty) {
         TRY(check_overlap(&made, err));
     }
-    plan_settle(&made);
+    plan_derive(&made);
     *plan = made;
     return STATUS_OK;
 }
@@ -431,7 +439,8 @@ uint64_t scan_plan_effort(const struct scan_plan *plan)
 uint64_t scan_plan_slowest_ns(const struct scan_plan *plan)
 {
     enum {
-        SLOWEST_ELEMENT_NS = 20 /* random bits of float64; ordinary floats: 0.5 to 2 */
+        SLOWEST_ELEMENT_NS = 20 /* for floats with random bits; ordinary floats take 0.5 to 2
+                                   ns */
     };
     const uint64_t ns =
         dtype_info(plan->dtype)->kind == DTYPE_KIND_FLOAT ? SLOWEST_ELEMENT_NS : 0;
@@ -454,7 +463,7 @@ bool scan_plan_batches_with(const struct scan_plan *a, const struct scan_plan *b
     const struct dtype_info *of_a = dtype_info(a->dtype);
     const struct dtype_info *of_b = dtype_info(b->dtype);
     if (of_a->kind != DTYPE_KIND_FLOAT && of_b->kind != DTYPE_KIND_FLOAT) {
-        return of_a->bytes == of_b->bytes; /* wrapping sums have the same bits either way */
+        return of_a->bytes == of_b->bytes; /* signed and unsigned sums have the same bits */
     }
     return a->dtype == b->dtype;
 }

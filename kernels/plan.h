@@ -75,9 +75,9 @@ uint64_t scan_plan_slowest_ns(const struct scan_plan *plan);
 void scan_plan_box(const struct scan_plan *plan, const uint64_t *size, uint64_t axis,
                    struct scan_plan *box);
 
-/* Make a plan with the type and flags of another, this axis and these other dimensions, at most
- * LIMIT_RANK - 1, all of size 1 or more. Requires a valid layout: no two elements of the output
- * share an address. */
+/* Make a plan from the type and the flags of another plan, an axis, and other dimensions (at
+ * most LIMIT_RANK - 1, each of size 1 or more). Requires a valid layout: no two elements of
+ * the output share an address. */
 void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
                      const struct scan_dim *dims, size_t count, struct scan_plan *made);
 

@@ -1,6 +1,6 @@
-/* Building from source takes tenths of seconds, once for each program; drivers that compile
- * keep a cache of their own, if they want one. A build that fails is DEVICE_ERROR with the end
- * of the compiler's log. Thread: that of the device. */
+/* Building a program from source takes tenths of seconds, once per program; drivers that
+ * compile may have a cache of their own. A failed build is DEVICE_ERROR with the end of the
+ * compiler's log. Thread: that of the device. */
 #include "kernels/program.h"
 
 #include "kernels/share.h"
@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table of embed.S. */
+/* The table in embed.S. */
 extern const struct program_text {
     const char *name;
     const char *begin;
     const char *end;
 } program_sources[], program_sources_end[];
 
-/* The text of an embedded file; NULL if there is none of that name. */
+/* Return the text of an embedded file; NULL if there is no such file. */
 static const char *program_source(const char *name, size_t *bytes)
 {
     for (const struct program_text *text = program_sources; text != program_sources_end;
@@ -32,7 +32,7 @@ static const char *program_source(const char *name, size_t *bytes)
     return NULL;
 }
 
-/* ---- what a program is made of ---- */
+/* ---- the parts of a program ---- */
 
 static const char *const element_options[] = {
 #define X(symbol, ...) [DTYPE_##symbol] = "-DELEM_" #symbol,
@@ -40,7 +40,8 @@ static const char *const element_options[] = {
 #undef X
 };
 
-/* The type whose programs serve this one: integers of both signs share theirs. */
+/* Return the type whose programs are used for this type: signed and unsigned integers share
+ * programs. */
 static enum dtype stored_as(enum dtype dtype)
 {
     const bool without_sign = dtype_info(dtype)->kind == DTYPE_KIND_UNSIGNED;
@@ -69,7 +70,7 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
 {
     const char *option = scan_variants[variant].option;
     char test[32] = "";
-    (void)device; /* tests alone ask for anything of it */
+    (void)device; /* only test aids use the device */
     if (variant == SCAN_VARIANT_LOOKBACK && AID(device, lookback_test) != 0) {
         (void)snprintf(test, sizeof test, "-DLOOKBACK_TEST=%u",
                        (unsigned)AID(device, lookback_test));
@@ -85,8 +86,8 @@ void program_spec_make(const struct opencl *device, enum scan_variant_id variant
     }
 }
 
-/* The name has each option without its "-D"; of "-DELEM_F32" and "-DINDEX=ulong" only what
- * differs between programs: f32, ulong. */
+/* The name contains each option without its "-D"; of "-DELEM_F32" and "-DINDEX=ulong" only the
+ * part that differs between programs: f32, ulong. */
 void program_kernel_name(const char *kernel, const char *options, char name[PROGRAM_NAME_ROOM])
 {
     static const char *const prefixes[] = {"-DELEM_", "-DINDEX=", "-D"};
@@ -112,7 +113,8 @@ void program_kernel_name(const char *kernel, const char *options, char name[PROG
 
 /* ---- building ---- */
 
-/* The last lines of the build log: where compilers put the error count and the worst of it. */
+/* The error contains the last lines of the build log, where compilers write the most important
+ * errors and their count. */
 static enum status build_failed(const struct opencl *device, cl_program program, cl_int code,
                                 struct error *err)
 {
@@ -136,7 +138,7 @@ static enum status build_failed(const struct opencl *device, cl_program program,
     return status;
 }
 
-/* Strict IEEE arithmetic is the default of OpenCL C; no option here may loosen it. */
+/* Strict IEEE arithmetic is the default of OpenCL C; no build option may relax it. */
 enum status program_build(const struct opencl *device, const struct program_spec *spec,
                           cl_program *program, struct error *err)
 {
@@ -214,7 +216,8 @@ static enum status build_variant(const struct opencl *device, enum scan_variant_
 {
     const char *const *kernels = scan_variants[variant].kernels;
     char names[SCAN_KERNELS_MAX][PROGRAM_NAME_ROOM];
-    char all[SCAN_KERNELS_MAX * PROGRAM_NAME_ROOM] = ""; /* with a semicolon between them */
+    char all[SCAN_KERNELS_MAX * PROGRAM_NAME_ROOM] = ""; /* the names, separated by
+                                                            semicolons */
     struct program_spec spec;
     struct built_program made = {0};
     size_t count = 0;

@@ -2,10 +2,10 @@
  * device whose kernels see other bytes than the host wrote is tried with transfers before it is
  * given up; look-back is used if a trial of it was right and fast.
  *
- * Lines repeat 1, 2, -1, -2, so that sums repeat 1, 3, 2, 0: exact in every type, wrapping
- * included. One shape for every way that memory is walked, each in all directions; and for
- * floats exact sums that rounded additions do not give, whole and by way of a carry. A wrong
- * result is DEVICE_ERROR and says what was expected. Thread: that of
+ * Each line repeats 1, 2, -1, -2, so its sums repeat 1, 3, 2, 0: exact in every type, wrapping
+ * included. There is one shape for each way of traversing memory, tested in all directions;
+ * and for floats there are exact sums that rounded additions do not produce, computed at once
+ * and with a carry. A wrong result is DEVICE_ERROR with the expected value. Thread: that of
  * the device. */
 #include "kernels/batch.h"
 #include "proto/exact_sum.h"
@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Shapes of [outer, length, inner] with the axis in the middle. */
+/* Shapes [outer, length, inner] with the axis in the middle. */
 struct shape {
     int64_t sizes[3];
-    int64_t strides[3];        /* 0 0 0: packed */
-    int64_t output_strides[3]; /* 0 0 0: those of the input, in place */
+    int64_t strides[3];        /* 0 0 0: contiguous */
+    int64_t output_strides[3]; /* 0 0 0: the strides of the input, in place */
 };
 
 static const struct shape shapes[] = {
@@ -44,7 +44,7 @@ static const struct shape shapes[] = {
 
 enum {
     SMALL_CELLS = 4096,
-    MOST_CELLS = 70 * 41 * 67 * 2, /* the last shape's two sides */
+    MOST_CELLS = 70 * 41 * 67 * 2, /* both sides of the last shape */
     TRIAL_LINE = 150000,           /* two superblocks and some */
     TRIAL_ROOM = 3 * TRIAL_LINE,   /* of cells: it, its sums, and those of the first run */
     TRIAL_RUNS = 50,               /* of that line, compared each time */
@@ -55,14 +55,14 @@ enum {
 };
 _Static_assert(MOST_CELLS >= 70001, "a shape is larger");
 
-/* A test of one element type on one device, in a slab of its own. */
+/* A test of one element type on one device, in its own slab. */
 struct check {
     struct scan_device *device;
     enum dtype dtype;
     struct slab *slab;
-    unsigned char *cells; /* of the slab */
-    size_t bytes;         /* of an element */
-    uint64_t compute_ns;  /* of all scans so far */
+    unsigned char *cells; /* content of the slab */
+    size_t bytes;         /* bytes per element */
+    uint64_t compute_ns;  /* time of all scans so far */
     bool wrong;           /* a result was wrong */
 };
 
@@ -81,7 +81,7 @@ static enum status check_init(struct check *check, struct scan_device *device, e
 
 static void put_element(const struct check *check, uint64_t at, uint64_t bits)
 {
-    assert((at + 1) * check->bytes <= slab_bytes(check->slab));    /* MOST_CELLS */
+    assert((at + 1) * check->bytes <= slab_bytes(check->slab));    /* MOST_CELLS is enough */
     memcpy(check->cells + at * check->bytes, &bits, check->bytes); /* hosts are little-endian */
 }
 
@@ -92,7 +92,7 @@ static uint64_t get_element(const struct check *check, uint64_t at)
     return bits;
 }
 
-/* STATUS_OK if the bits are the expected ones. */
+/* Compare bits with the expected ones. */
 static enum status expect_bits(struct check *check, const char *what, uint64_t got,
                                uint64_t expected, struct error *err)
 {
@@ -121,7 +121,7 @@ static struct scan_desc describe_shape(const struct shape *shape, enum dtype dty
     return desc;
 }
 
-/* The output's first cell: where layouts differ it follows the input. */
+/* Return the index of the output's first cell: behind the input if their layouts differ. */
 static uint64_t output_at(const struct scan_plan *plan)
 {
     return plan->in_place ? 0 : plan->in_elements;
@@ -132,7 +132,7 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
                               bool compare, struct error *err)
 {
     static const int values[] = {1, 2, -1, -2};
-    static const int sums[] = {0, 1, 3, 2}; /* of the elements before */
+    static const int sums[] = {0, 1, 3, 2}; /* sums of the elements before */
     const uint64_t stride = compare ? plan->axis.out_stride : plan->axis.in_stride;
     for (uint64_t k = 0; k < plan->axis.size; k++) {
         const uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
@@ -148,7 +148,7 @@ static enum status visit_line(struct check *check, const struct scan_plan *plan,
     return STATUS_OK;
 }
 
-/* Every line of a plan. */
+/* Call visit_line() for every line of a plan. */
 static enum status visit_lines(struct check *check, const struct scan_plan *plan, bool compare,
                                struct error *err)
 {
@@ -160,7 +160,7 @@ static enum status visit_lines(struct check *check, const struct scan_plan *plan
     return STATUS_OK;
 }
 
-/* Scan what begins at cell 0 of the slab to cell `out_at`. */
+/* Scan the input at cell 0 of the slab; the output begins at cell `out_at`. */
 static enum status run_one(struct check *check, const struct scan_plan *plan, uint64_t out_at,
                            struct error *err)
 {
@@ -184,12 +184,12 @@ static enum status check_shape(struct check *check, const struct shape *shape, i
     return visit_lines(check, &plan, true, err);
 }
 
-/* Scan the first `count` elements of the slab, the first `cut` of them before the others, which get
- * the line's sum by a carry; 0: all at once. */
+/* Scan the first `count` elements of the slab. cut > 0: scan the first `cut` elements
+ * separately, and give the line's sum to the scan of the others as a carry. */
 static enum status run_in_parts(struct check *check, struct scan_desc desc, uint64_t cut,
                                 uint64_t count, struct error *err)
 {
-    uint64_t carry[1 + EXACT_SUM_WORDS_MAX] = {0}; /* any struct exact_sum */
+    uint64_t carry[1 + EXACT_SUM_WORDS_MAX] = {0}; /* large enough for any struct exact_sum */
     for (int i = cut > 0 ? 0 : 1; i < 2; i++) {
         const uint64_t from = i == 0 ? 0 : cut;
         struct scan_plan plan;
@@ -208,14 +208,15 @@ static enum status run_in_parts(struct check *check, struct scan_desc desc, uint
     return STATUS_OK;
 }
 
-/* Known sums of floats, which no order of rounded additions gives: of -0.0, the smallest number twice,
- * the largest one twice, both subtracted again, and a NaN with sign and payload; then of both
- * infinities. Whole and in two parts, inclusive and exclusive. */
+/* Test sums of floats that no order of rounded additions produces. The first line has -0.0,
+ * the smallest number twice, the largest number twice, both subtracted again, and a NaN with
+ * sign and payload; the second line has both infinities. Each is scanned at once and in two
+ * parts, inclusive and exclusive. */
 static enum status check_floats(struct check *check, struct error *err)
 {
     const struct dtype_info *info = dtype_info(check->dtype);
     const uint64_t sign = UINT64_C(1) << (8 * info->bytes - 1);
-    /* All bits of the exponent and the first of the fraction; all bits of the exponent. */
+    /* nan: all exponent bits and the first fraction bit; infinity: all exponent bits. */
     const uint64_t nan = sign - (sign >> (info->exponent_bits + 1));
     const uint64_t infinity = sign - (sign >> info->exponent_bits);
     const uint64_t largest = infinity - 1;
@@ -249,8 +250,8 @@ static enum status check_floats(struct check *check, struct error *err)
     return STATUS_OK;
 }
 
-/* Kernels that were compiled ahead were tested then. What may be otherwise here is how the
- * processor treats floats, which small shapes tell within microseconds. */
+/* Kernels that were compiled ahead were tested in the build. Only the processor's treatment of
+ * floats may differ here; small shapes test it within microseconds. */
 static enum status check_type(struct check *check, struct error *err)
 {
     const bool built_in = scan_device_info(check->device)->built_in;
@@ -267,8 +268,8 @@ static enum status check_type(struct check *check, struct error *err)
     return expect_bits(check, "a test's fault", IN_TESTS(cl_fault_selftest(), 0), 0, err);
 }
 
-/* With 32-bit offsets, where there are such programs, and with wide ones.
- * out   *wrong: a result was wrong; false before */
+/* Test with 32-bit offsets, if the device has such programs, and with 64-bit offsets.
+ * out   *wrong: a result was wrong; false on entry */
 static enum status run_selftest(struct scan_device *device, enum dtype dtype, bool *wrong,
                                 struct error *err)
 {
@@ -376,7 +377,7 @@ static void try_lookback(struct scan_device *device, enum dtype dtype)
 
 /* ---- preparing ---- */
 
-/* The device does not see what the host writes into a slab, or the other way round: copy. */
+/* Use copies, because the device and the host do not see each other's writes to a slab. */
 static enum status use_transfers(struct scan_device *device, struct error *err)
 {
     TRY(transfer_init(&device->transfer, &device->cl, err));
@@ -385,7 +386,7 @@ static enum status use_transfers(struct scan_device *device, struct error *err)
     return STATUS_OK;
 }
 
-/* The programs that every job of the type needs. */
+/* Build the programs that every job of the type needs. */
 static enum status build_programs(struct scan_device *device, enum dtype dtype,
                                   struct error *err)
 {

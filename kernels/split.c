@@ -5,7 +5,8 @@
 
 /* ---- boxes ---- */
 
-/* Packed as the output lies: elements of a line are neighbours, or lines are. */
+/* Return the contiguous plan of a box in the order of the output: neighbours are the elements
+ * of a line, or lines. */
 static struct scan_plan pack_box(const struct scan_plan *plan, uint64_t lines, uint64_t length)
 {
     const bool across =
@@ -42,8 +43,8 @@ bool scan_box_next(const struct scan_plan *plan, uint64_t most, struct scan_box 
     return true;
 }
 
-/* Sizes the compiler knows become plain moves; each has its loop, for to ask at every cell
- * takes longer than the move. */
+/* The compiler turns a memcpy() of constant size into a move. Each size has its own loop,
+ * because choosing the size for each cell would take longer than the move. */
 #define COPY_CELLS(bytes)                                                               \
     for (uint64_t k = 0; k < count; k++) {                                              \
         memcpy(cells + k * to_step * (bytes), source + k * from_step * (bytes), bytes); \
@@ -82,7 +83,8 @@ void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, voi
     const uint64_t length = box->plan.axis.size;
     const uint64_t first =
         plan->reverse ? plan->axis.size - box->position - length : box->position;
-    /* input strides: of the scan's cells, output strides: of packed ones */
+    /* input strides are those of the scan's cells, output strides those of the contiguous
+     * cells */
     const struct scan_dim along = {length,
                                    output ? plan->axis.out_stride : plan->axis.in_stride,
                                    box->plan.axis.out_stride};
@@ -114,27 +116,27 @@ void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, voi
 
 /* ---- slices ---- */
 
-/* A step from this size on is cut itself, along the axis. */
+/* A step of at least this size is divided further, along the axis. */
 enum {
     LARGE_STEP_ELEMENTS = 1 << 22,
     LARGE_STEP_COST = 1 << 24 /* scan_plan_effort() */
 };
 
-/* The same in elements of this plan, of which there are some. */
+/* Return LARGE_STEP_COST in elements of this plan, at most LARGE_STEP_ELEMENTS. */
 static uint64_t large_step(const struct scan_plan *plan)
 {
     const uint64_t cost = scan_ceil_div(scan_plan_effort(plan), plan->elements);
     return smaller_of(LARGE_STEP_ELEMENTS, LARGE_STEP_COST / cost);
 }
 
-/* Is another dimension than the axis outermost in the output? */
+/* Return whether the outermost dimension of the output is not the axis. */
 static bool has_outer(const struct scan_plan *plan)
 {
     return plan->dims > 0 &&
            (plan->axis.size == 1 || plan->dim[0].out_stride > plan->axis.out_stride);
 }
 
-/* Steps of the dimensions 0..last together; 1: last is -1. */
+/* Return the number of steps of the dimensions 0..last; 1 if last is -1. */
 static uint64_t count_steps(const struct scan_plan *plan, int last)
 {
     uint64_t steps = 1;
@@ -144,8 +146,9 @@ static uint64_t count_steps(const struct scan_plan *plan, int last)
     return steps;
 }
 
-/* The last of the outermost dimensions that are cut together, if not the axis alone (-1): as few
- * as make small steps. One if it arrives: then slices are runs of memory. */
+/* Choose the last of the outermost dimensions that are cut together (-1: only the axis is
+ * cut): as few dimensions as give small steps, but at most one if the tensor arrives, because
+ * slices must then be contiguous in memory. */
 static int choose_last(const struct scan_plan *plan, bool arriving)
 {
     int last = has_outer(plan) ? 0 : -1;
@@ -159,8 +162,8 @@ static int choose_last(const struct scan_plan *plan, bool arriving)
     return last;
 }
 
-/* Steps of the dimensions 0..last (-1: all lines are in each), of the whole axis, or, where it is
- * cut itself, of a block of it. */
+/* Describe steps of the dimensions 0..last (-1: each step has all lines). A step has the whole
+ * axis or, if `cut`, one block of the axis. */
 static struct scan_slicing make_steps(const struct scan_plan *plan, int last, bool cut)
 {
     const uint64_t outer = count_steps(plan, last);
@@ -183,7 +186,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
     const int last = choose_last(plan, arriving);
     const bool apart = last >= 0;
     const bool wanted = !apart || plan->elements / count_steps(plan, last) > large_step(plan);
-    const bool possible = /* a carry is of lines of one dimension */
+    const bool possible = /* a carry covers lines of one dimension */
         plan->dims - (last + 1) <= 1 && !(arriving && (apart || plan->reverse));
     const struct scan_slicing made = make_steps(plan, last, wanted && possible);
     if (made.steps < 2) {
@@ -195,7 +198,7 @@ bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
 
 void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *slicing)
 {
-    const bool blocks = plan->axis.size > SCAN_CUT; /* more than one */
+    const bool blocks = plan->axis.size > SCAN_CUT; /* there is more than one block */
     const uint64_t by_block = blocks ? SCAN_CUT * plan->lines : plan->elements;
     const uint64_t by_dim = plan->dims > 0 ? plan->elements / plan->dim[0].size : 0;
     const bool apart = plan->dims > 0 &&
@@ -204,7 +207,8 @@ void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *sli
     *slicing = make_steps(plan, apart ? 0 : -1, cut);
 }
 
-/* Blocks of the axis, `first` of which are done, as elements from the axis' start. */
+/* Return the offset, in elements from the start of the axis, of `blocks` blocks that follow
+ * the first `first` blocks in the order of traversal. */
 static uint64_t axis_part(const struct scan_plan *plan, uint64_t first, uint64_t blocks,
                           uint64_t *length)
 {
@@ -213,13 +217,13 @@ static uint64_t axis_part(const struct scan_plan *plan, uint64_t first, uint64_t
     return plan->reverse ? plan->axis.size - done - *length : done;
 }
 
-/* The box that begins with step `row` of the dimensions that are cut, of at most `most` steps:
- * where it begins in each of them, and its size. Returns how many steps it is. */
+/* Find the box that begins with step `row` of the dimensions that are cut and has at most
+ * `most` steps: its start and its size in each dimension. Returns its number of steps. */
 static uint64_t take_box(const struct scan_slicing *slicing, uint64_t row, uint64_t most,
                          uint64_t *index, uint64_t *size)
 {
     uint64_t steps = 1;
-    bool whole = true; /* what is inside of a dimension */
+    bool whole = true; /* the box contains all inner dimensions completely */
     for (int d = slicing->last; d >= 0; d--) {
         const uint64_t all = slicing->plan->dim[d].size;
         index[d] = row % all;
@@ -269,23 +273,24 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
 
 /* ---- gaps ----
  *
- * Gaps are zeroed by the host where they are padding, few, behind many elements. Those between
- * single elements are as many as these: kernels that can zero them with their results. */
+ * The host zeroes gaps that are padding: few gaps, each behind many elements. Gaps between
+ * single elements are as many as the elements; kernels can zero them together with their
+ * results. */
 
 enum {
-    NEAR = 8,      /* elements: longer steps leave gaps worth a call */
-    AT_ONCE = 256, /* elements whose gaps stay in a first-level cache */
-    RUN_BYTES = 64 /* that are zeroed in the time that finding a run takes */
+    NEAR = 8,      /* elements: a gap behind a longer step is zeroed with a call of its own */
+    AT_ONCE = 256, /* elements whose gaps stay in the first-level cache */
+    RUN_BYTES = 64 /* bytes that are zeroed in the time of finding one run */
 };
 
-/* Where gaps are zeroed in steps. */
+/* The state of zeroing gaps in steps. */
 struct zeroing {
     const struct parallel *parallel;
-    size_t bytes; /* of them, or that took as long, since the last step */
+    size_t bytes; /* bytes zeroed since the last step, or work that took equally long */
 };
 
-/* So many bytes more. False: it is given up. */
-static bool zeroing_go_on(struct zeroing *zeroing, uint64_t bytes)
+/* Add `bytes` to the work. Returns false if the work is given up. */
+static bool zeroing_step(struct zeroing *zeroing, uint64_t bytes)
 {
     zeroing->bytes += bytes;
     if (zeroing->bytes < PARALLEL_STEP_BYTES) {
@@ -301,13 +306,14 @@ static bool zero_cells(struct zeroing *zeroing, unsigned char *cells, uint64_t b
     for (uint64_t done = 0; wanted && done < bytes; done += PARALLEL_STEP_BYTES) {
         const uint64_t count = smaller_of(bytes - done, PARALLEL_STEP_BYTES);
         memset(cells + done, 0, (size_t)count);
-        wanted = zeroing_go_on(zeroing, count);
+        wanted = zeroing_step(zeroing, count);
     }
     return wanted;
 }
 
-/* The gaps of a run of elements with a step, as many as they: by single stores, for a call each
- * takes longer; the first cell of every gap, then the second, while they are in the cache. */
+/* Zero the gaps of a run of elements with a stride. Single stores are used, because a call per
+ * gap takes longer: first the first cell of every gap, then the second, while these cells are
+ * in the cache. */
 static bool zero_steps(struct zeroing *zeroing, const struct scan_dim *dim, size_t bytes,
                        unsigned char *cells)
 {
@@ -321,12 +327,13 @@ static bool zero_steps(struct zeroing *zeroing, const struct scan_dim *dim, size
             scan_copy_elements(cells + (from * step + gap) * bytes, step, &zero, 0, count,
                                bytes);
         }
-        wanted = zeroing_go_on(zeroing, count * step * bytes);
+        wanted = zeroing_step(zeroing, count * step * bytes);
     }
     return wanted;
 }
 
-/* To the next index in memory order; false after the last. *at: elements to its cell. */
+/* Move to the next index in memory order. Returns false after the last. *at: offset of its
+ * cell in elements. */
 static bool next_index(const struct scan_dim *dims, int count, uint64_t *index, uint64_t *at)
 {
     int d = count - 1;
@@ -343,12 +350,13 @@ static bool next_index(const struct scan_dim *dims, int count, uint64_t *index, 
     return true;
 }
 
-/* Walk the elements in memory order and zero from each to the next. The innermost run counts as
- * one: of neighbours, or also of elements with a step, where `outer`. */
+/* Visit the elements in memory order and zero the cells between each and the next. The
+ * innermost run counts as one element: contiguous elements, or, if `outer`, elements with any
+ * stride. */
 static bool zero_between(struct zeroing *zeroing, const struct scan_dim *dims, int count,
                          size_t bytes, bool outer, unsigned char *cells)
 {
-    const struct scan_dim *steps = NULL; /* whose gaps are zeroed run by run */
+    const struct scan_dim *steps = NULL; /* dimension whose gaps are zeroed run by run */
     uint64_t run = 1;
     if (count > 0 && (outer || dims[count - 1].out_stride <= NEAR)) {
         count--;
@@ -369,12 +377,12 @@ static bool zero_between(struct zeroing *zeroing, const struct scan_dim *dims, i
             wanted = zero_cells(zeroing, cells + (at + run) * bytes, (next - at - run) * bytes);
         }
         at = next;
-        wanted = wanted && zeroing_go_on(zeroing, RUN_BYTES);
+        wanted = wanted && zeroing_step(zeroing, RUN_BYTES);
     }
     return wanted;
 }
 
-/* Dimensions that are one run of elements with one step, as one dimension. */
+/* Merge dimensions that together are one run of elements with one stride. */
 static int fold_sorted(struct scan_dim *dims, int count)
 {
     int kept = 0;

@@ -36,8 +36,9 @@ struct scan_box {
     uint64_t position;     /* elements of its lines in earlier boxes */
 };
 
-/* Replace a box by the next one; all zeros: by the first. A box has at most `most` elements,
- * which is at least SCAN_CUT. Returns false after the last. Requires plan->elements > 0. */
+/* Replace *box by the next box of the scan, or, if *box is all zero, by the first one. A box
+ * has at most `most` elements; `most` is at least SCAN_CUT. Returns false after the last box.
+ * Requires plan->elements > 0. */
 MUST_CHECK bool scan_box_next(const struct scan_plan *plan, uint64_t most,
                               struct scan_box *box);
 
@@ -70,8 +71,9 @@ struct scan_slicing {
 MUST_CHECK bool scan_slicing_make(const struct scan_plan *plan, bool arriving,
                                   struct scan_slicing *slicing);
 
-/* Cut a scan whose lines have a carry in or out: the lines of each slice are neighbours. There
- * may be one step only; every slice carries. Requires plan->elements > 0 and !plan->gaps. */
+/* Cut a scan whose lines have a carry-in or carry-out, so that the lines of each slice are
+ * neighbours. The result may be a single step; every slice has a carry. Requires
+ * plan->elements > 0 and !plan->gaps. */
 void scan_slicing_carried(const struct scan_plan *plan, struct scan_slicing *slicing);
 
 struct scan_slice {
@@ -96,10 +98,10 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * no such gaps, or the layout does not nest. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
-/* Zero the gaps of the output at `cells`, before the scan, in steps. outer: except the gaps of
- * scan_gaps_step(), which a kernel zeroes. A nested layout keeps the cells of elements, as an
- * output in place needs; in another layout they may be zeroed. returns false if the work was
- * given up; never without `parallel` */
+/* Zero the gaps of the output at `cells` before the scan, in steps. outer: skip the gaps of
+ * scan_gaps_step(), because a kernel zeroes them. If the layout is nested, the cells of
+ * elements are not changed, so the output may be in place; in other layouts these cells may be
+ * zeroed, too. Returns false if `parallel` gave up the work. */
 bool scan_gaps_zero(const struct scan_plan *plan, bool outer, const struct parallel *parallel,
                     void *cells);
 

@@ -1,10 +1,11 @@
-/* What the vector kernels for CPUs can run, what suits them, and the work items of all kernels.
+/* Layouts that the vector kernels for CPUs can run, layouts for which each is preferred, and
+ * the division of pieces into work items for all kernels.
  *
- * CPU kernels have work-groups of one work item each, numbered through the launch's
- * table; where a launch is too small to be worth a second thread, our own driver gets one
- * work-group of all (launch.c). Work items are large enough to hide what starting one costs
- * (under a microsecond) and small enough that threads end together. Numbers that are a matter
- * of speed were measured: docs/design/kernels.md, Constants. */
+ * CPU kernels have work-groups of one work item each, numbered through the launch's table; if
+ * a launch is too small for a second thread, Tally's own driver runs all items as one
+ * work-group (launch.c). A work item is large enough to hide the cost of starting it (under a
+ * microsecond) and small enough that threads finish at about the same time. Numbers that
+ * affect only speed were measured: docs/design/kernels.md, Constants. */
 #include "kernels/variants.h"
 
 #include "kernels/cl/gpu_tile.cl"
@@ -14,50 +15,59 @@
 
 #include <assert.h>
 
-/* What the kernels need, besides what stands in table.cl. */
+/* Requirements of the kernels, in addition to those in table.cl. */
 enum {
-    CACHE_LINE_ROW = CACHE_LINE_BYTES, /* bytes of a row of columns.cl, at least */
-    THIN_ROW = 16                      /* the same with -DTHIN */
+    CACHE_LINE_ROW = CACHE_LINE_BYTES, /* minimum bytes of a row for columns.cl */
+    THIN_ROW = 16                      /* minimum bytes of a row with -DTHIN */
 };
 
-/* What is a matter of speed. */
+/* Numbers that affect only speed. */
 enum {
-    TILE_ROW = 256, /* bytes of a row of a tile, at most, if lines are turned */
+    TILE_ROW = 256, /* maximum bytes of a tile's row if lines are transposed */
     TILE_ROW_WIDE =
-        4096, /* the same if rows are copied as they are: the hardware foresees long ones */
-    SQUARE_SIDE = 128, /* bytes of a tile's runs in both of two dimensions that change places */
-    PERMUTED_SIDE = 4, /* lines of both dimensions of a permuted layout, at least */
-    STRIDED_LINES = 8, /* of a tile of exact sums, at least: fewer leave lanes empty */
+        4096, /* maximum bytes of a tile's row if rows are copied unchanged: the hardware
+                 prefetches long rows */
+    SQUARE_SIDE = 128, /* bytes of a tile's runs in both dimensions that change places */
+    PERMUTED_SIDE = 4, /* minimum lines of both dimensions of a permuted layout */
+    STRIDED_LINES = 8, /* minimum lines of a tile of exact sums: fewer leave lanes empty */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
-    EXACT_NEAR_LEAST = 8,      /* lines: squares of fewer reach beyond the last of a tile */
-    STRIP_COLUMNS = 512,       /* of a strip: their sums stay in a first-level cache */
+    EXACT_NEAR_LEAST = 8,      /* lines: transposing squares with fewer reaches beyond the
+                                  last line of a tile */
+    STRIP_COLUMNS = 512,       /* columns of a strip, whose sums stay in the first-level
+                                  cache */
     EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
-    EXACT_NARROW = 32,      /* bytes of a row of columns that become rows of blocks, at most */
-    EXACT_SHORT = 256,      /* elements of a line of exact sums that is scanned by itself, at
-                                  least, if it is one of many and no row */
-    EXACT_SHORT_SET = 16,   /* SHORT_AS_COLUMNS of exact_rows.cl */
-    EXACT_SHARED_ROW = 512, /* bytes of a row in a strip of them, at least, for threads to share
-                                rows: of narrower strips memory fetches neighbours in vain */
-    LENGTH_MIN = 1024,      /* elements of a partition: totals of exact sums are large */
-    LENGTH_TEST = 64,       /* the same of integers in tests: whole vectors */
-    EXACT_LENGTH_TEST = 16, /* the same of exact sums in tests */
-    PARTITIONS_TEST = 1024, /* of a line in tests, at most */
-    LAST_PERCENT = 90,      /* length of the last partition, of what a thread would get */
-    SHARED_ROW = 192,       /* bytes of a row in a strip, at least, for threads to share rows */
-    SHARED_STRIP = 2 << 20, /* and of all its rows: fewer stay in the cache of one thread */
-    STREAM_BYTES = 16 << 20,       /* outputs from here on stay in no cache: past them */
-    LAUNCH_ITEMS = 32,             /* of a launch that is large enough */
-    ITEM_BYTES = 1 << 17,          /* of elements in a work item, at most */
-    ITEM_BYTES_MIN = 1 << 14,      /* and at least: smaller is not worth starting */
-    CUT_BYTES = 1 << 19,           /* shorter lines end before another thread wakes */
-    PARTITIONS = 8,                /* of a cut line for each thread, about */
-    PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in handing sums on */
-    BUSY_PERCENT = 70,       /* of threads' time that whole lines must fill not to be cut */
-    BUSY_LIGHT_PERCENT = 45, /* the same of integers, as fast as memory with one thread */
-    GAP_STEP = 8             /* longest step between outputs whose gaps the kernel zeroes */
+    EXACT_NARROW = 32,        /* maximum bytes of a row of columns that become rows of blocks */
+    EXACT_SHORT = 256,        /* minimum elements of a line of exact sums that is scanned
+                               separately although it is one of many and not contiguous */
+    EXACT_SHORT_SET = 16,     /* SHORT_AS_COLUMNS of exact_rows.cl */
+    EXACT_SHARED_ROW = 512,   /* minimum bytes of a strip's row if threads share rows: memory
+                               fetches neighbouring bytes of narrower strips in vain */
+    LENGTH_MIN = 1024,        /* minimum elements of a partition: totals of exact sums are
+                               large */
+    LENGTH_TEST = 64,         /* LENGTH_MIN of integers in tests: whole vectors */
+    EXACT_LENGTH_TEST = 16,   /* LENGTH_MIN of exact sums in tests */
+    PARTITIONS_TEST = 1024,   /* maximum partitions of a line in tests */
+    LAST_PERCENT = 90,        /* length of the last partition, in percent of a thread's share */
+    SHARED_ROW = 192,         /* minimum bytes of a strip's row if threads share rows */
+    SHARED_STRIP = 2 << 20,   /* minimum bytes of such a strip: fewer stay in the cache of one
+                               thread */
+    STREAM_BYTES = 16 << 20,  /* outputs of at least this size stay in no cache: stores
+                                      bypass the caches */
+    LAUNCH_ITEMS = 32,        /* work items of a sufficiently large launch */
+    ITEM_BYTES = 1 << 17,     /* maximum bytes of elements in a work item */
+    ITEM_BYTES_MIN = 1 << 14, /* minimum bytes: a smaller item is not worth its start */
+    CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes up */
+    PARTITIONS = 8,           /* approximate partitions of a cut line per thread */
+    PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in adding up totals */
+    BUSY_PERCENT = 70,             /* lines are not cut if whole lines use this share of the
+                                threads' time */
+    BUSY_LIGHT_PERCENT = 45,       /* BUSY_PERCENT of integers, which one thread scans at memory
+                                speed */
+    GAP_STEP = 8                   /* maximum stride of outputs whose gaps the kernel zeroes */
 };
 
-/* Columns of a set of rows.cl with -DNARROW, whose cells are one contiguous run; 0: not so. */
+/* Return the columns of a set for rows.cl with -DNARROW, whose cells are contiguous; 0 if the
+ * layout is another one. */
 static uint64_t narrow_columns(const struct scan_plan *plan)
 {
     const uint64_t most = dtype_info(plan->dtype)->bytes == 1 ? 15 : 7;
@@ -68,8 +78,8 @@ static uint64_t narrow_columns(const struct scan_plan *plan)
     return packed && columns <= most ? columns : 0;
 }
 
-/* The dimension that is contiguous on the input where another one, the last, is on the output
- * and the axis on neither; -1: there is none. */
+/* Return a dimension that is contiguous in the input while another one, the last, is
+ * contiguous in the output, and the axis in neither; -1 if there is none. */
 static int permuted_dim(const struct scan_plan *plan)
 {
     int last = plan->dims - 1;
@@ -85,7 +95,7 @@ static int permuted_dim(const struct scan_plan *plan)
     return -1;
 }
 
-/* ---- can ---- */
+/* ---- conditions: can ---- */
 
 static bool are_rows(const struct scan_piece *piece)
 {
@@ -104,7 +114,7 @@ static uint64_t element_bytes(const struct scan_piece *piece)
     return dtype_info(piece->plan->dtype)->bytes;
 }
 
-/* Bytes of a row of neighbouring columns; 0: they are none. */
+/* Return the bytes of a row of neighbouring columns; 0 if the lines are not columns. */
 static uint64_t columns_row(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
@@ -132,29 +142,31 @@ static bool any_layout(const struct scan_piece *piece)
     return true;
 }
 
-/* ---- prefer, what they can run ---- */
+/* ---- conditions: prefer, given that the variant can ---- */
 
-/* Lines of exact sums side by side in memory. */
+/* Return the number of lines of exact sums that are neighbours in memory. */
 static uint64_t exact_neighbours(const struct scan_piece *piece)
 {
     return are_columns(piece) ? piece->plan->dim[piece->plan->dims - 1].size : 1;
 }
 
-/* Enough lines for the lanes of a gathered tile; fewer are done sooner one by one. */
+/* Return whether there are enough lines for the lanes of a gathered tile; fewer lines are
+ * faster one by one. */
 static bool many_gathered(const struct scan_piece *piece)
 {
     return piece->plan->lines >= STRIDED_LINES;
 }
 
-/* Columns that fill the lanes of a strip by themselves. Narrower ones of which there are many sets
- * fill the lanes of a gathered tile. */
+/* Return whether the columns fill the lanes of a strip by themselves. Many sets of narrower
+ * columns fill the lanes of a gathered tile. */
 static bool wide_or_alone(const struct scan_piece *piece)
 {
     const uint64_t columns = exact_neighbours(piece);
     return columns * element_bytes(piece) >= CACHE_LINE_BYTES || columns == piece->plan->lines;
 }
 
-/* Sets of short columns, one behind the other, that a block has several of. */
+/* Return whether the lines are sets of short columns, contiguous, so that a block contains
+ * several sets. */
 static bool are_short_sets(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
@@ -167,8 +179,8 @@ static bool are_short_sets(const struct scan_piece *piece)
            sets->out_stride == size;
 }
 
-/* Long lines whose elements are no farther from each other than the lines are, on both sides: to gather
- * each line costs less than tiles of them. */
+/* Return whether the lines are long and their elements are no farther apart than the lines on
+ * both sides: gathering each line then costs less than tiles. */
 static bool are_long_along(const struct scan_piece *piece)
 {
     const struct scan_plan *plan = piece->plan;
@@ -180,8 +192,9 @@ static bool are_long_along(const struct scan_piece *piece)
     return along;
 }
 
-/* Lines whose elements are neighbours, or along memory, or too few lines for the lanes of a tile, or long
- * ones too few of which lie side by side for the lanes of a strip. */
+/* Return whether the elements of a line are contiguous or along memory, or there are too few
+ * lines for the lanes of a tile, or the lines are long and too few are neighbours for the
+ * lanes of a strip. */
 static bool few_or_rows(const struct scan_piece *piece)
 {
     const bool narrow =
@@ -193,21 +206,22 @@ static bool few_or_rows(const struct scan_piece *piece)
 
 /* ---- work items ---- */
 
-/* Bytes of a work item of a piece: fewer in a small launch, so that every thread gets some. */
+/* Return the bytes of a work item of a piece: fewer in a small launch, so that every thread
+ * gets items. */
 static uint64_t item_bytes(const struct scan_piece *piece)
 {
     const uint64_t bytes = piece->plan->elements * element_bytes(piece) / LAUNCH_ITEMS;
     return smaller_of(larger_of(bytes, ITEM_BYTES_MIN), ITEM_BYTES);
 }
 
-/* Whole lines of a work item, a multiple of `unit`. */
+/* Return the number of whole lines of a work item, a multiple of `unit`. */
 static uint64_t whole_lines(const struct scan_piece *piece, uint64_t unit)
 {
     const uint64_t unit_bytes = unit * piece->plan->axis.size * element_bytes(piece);
     return scan_ceil_div(item_bytes(piece), unit_bytes) * unit;
 }
 
-/* Is the output apart from the input, and too large to stay in a cache? */
+/* Return whether the output is not in place and too large to stay in a cache. */
 static bool is_streamed(const struct scan_piece *piece, const struct scan_division *division)
 {
     const struct scan_set *set = division->set;
@@ -216,7 +230,8 @@ static bool is_streamed(const struct scan_piece *piece, const struct scan_divisi
     return apart && piece->plan->elements * element_bytes(piece) >= least;
 }
 
-/* Rows that end inside a cache line leave half of it behind, and the next row another. */
+/* Return whether contiguous lines bypass the caches: only if they end with whole cache lines,
+ * because a row that ends inside a cache line would write that line in two parts. */
 static bool are_rows_streamed(const struct scan_piece *piece,
                               const struct scan_division *division)
 {
@@ -226,8 +241,8 @@ static bool are_rows_streamed(const struct scan_piece *piece,
     return whole && is_streamed(piece, division);
 }
 
-/* Would threads that take whole lines of so many bytes be idle for longer than adding up all
- * partitions in addition takes? */
+/* Return whether threads with whole lines of this size would be idle for longer than the
+ * additional pass over all partitions takes. */
 static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
                           const struct scan_division *division)
 {
@@ -239,8 +254,8 @@ static bool keeps_waiting(uint64_t line_bytes, uint64_t busy_percent,
     return lines * 100 < rounds * division->threads * busy_percent;
 }
 
-/* Columns of each of so many strips of a row, but for the last, which the kernel gives what is
- * left over, too: whole cache lines. */
+/* Return the columns of each strip if a row has `strips` strips: whole cache lines. The
+ * kernel's last strip also has the columns that remain. */
 static uint64_t strip_columns(const struct scan_piece *piece, uint64_t inner, uint64_t strips)
 {
     const uint64_t unit = CACHE_LINE_BYTES / element_bytes(piece);
@@ -248,8 +263,9 @@ static uint64_t strip_columns(const struct scan_piece *piece, uint64_t inner, ui
     return columns - (columns > 2 * unit ? columns % unit : 0);
 }
 
-/* Strips of a row of columns that are not cut. Where a launch has fewer rows than threads, as
- * many for each thread, if they are wide and long enough. */
+/* Return the strips of a row of columns that are not cut. If a launch has fewer rows than
+ * threads, each thread gets the same number of strips, provided they are wide and long
+ * enough. */
 static uint64_t whole_strips(const struct scan_piece *piece, uint64_t inner,
                              const struct scan_division *division)
 {
@@ -261,8 +277,8 @@ static uint64_t whole_strips(const struct scan_piece *piece, uint64_t inner,
     return pays ? shared : larger_of(inner / STRIP_COLUMNS, 1);
 }
 
-/* Does the kernel zero the gaps between the nearest elements? Not where the axis has a single
- * element, and with it a stride that says nothing of the gaps. */
+/* Return whether the kernel zeroes the gaps between the nearest elements. It does not if the
+ * axis has a single element, whose stride says nothing about gaps. */
 static bool zeroes_gaps(const struct scan_piece *piece)
 {
     bool along = piece->gaps != NULL && piece->plan->axis.size > 1;
@@ -279,7 +295,7 @@ void scan_variant_zero_gaps(enum scan_variant_id variant, const struct scan_piec
     }
 }
 
-/* A line each, or more where there are too many. */
+/* Give each work item one line, or more if there are too many lines. */
 static uint64_t divide_generic(const struct scan_piece *piece,
                                const struct scan_division *division, struct scan_entry *entry)
 {
@@ -287,9 +303,9 @@ static uint64_t divide_generic(const struct scan_piece *piece,
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
-/* Cut `groups` groups of entry->item_lines lines side by side into partitions where whole ones would
- * keep threads waiting (partition.cl). The last partition is as long as nearly all
- * that its thread gets, because it costs no total. Returns the work items. */
+/* Divide `groups` groups of entry->item_lines neighbouring lines into partitions
+ * (partition.cl) if threads would otherwise be idle. The last partition is nearly as long as
+ * its thread's share, because it costs no total. Returns the number of work items. */
 static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
                           const struct scan_division *division, struct scan_entry *entry)
 {
@@ -302,12 +318,14 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
                                   : larger_of(division->bytes / division->threads / PARTITIONS,
                                               PARTITION_BYTES_MIN);
     const uint64_t least = !tested ? LENGTH_MIN : floats ? EXACT_LENGTH_TEST : LENGTH_TEST;
-    /* Each partition adds the totals before it: the time of these additions grows with the square
-     * of the number of partitions. */
+    /* Each partition adds the totals before it: the time of these additions grows with the
+     * square of the number of partitions. */
     const uint64_t fewest = tested ? scan_ceil_div(length, PARTITIONS_TEST * least) : 1;
     const uint64_t partition = larger_of(bytes / row_bytes / least, fewest) * least;
     const uint64_t share = length * groups / division->threads * LAST_PERCENT / 100;
-    const bool equal = tested || piece->totals; /* the last one is added up alone */
+    /* If only totals are needed, the scan runs only the last partition, so it must not be longer
+     * than the others. */
+    const bool equal = tested || piece->totals;
     const uint64_t last = equal ? partition : larger_of(smaller_of(share, length), partition);
     if (last < length &&
         (tested || keeps_waiting(length * row_bytes, floats ? BUSY_PERCENT : BUSY_LIGHT_PERCENT,
@@ -320,7 +338,8 @@ static uint64_t cut_lines(const struct scan_piece *piece, uint64_t groups,
     return groups * entry->partitions;
 }
 
-/* Whole lines, or partitions of one: `columns` lines are neighbours, cell by cell. */
+/* Divide into whole lines, or into partitions of one line; `columns` lines are interleaved
+ * cell by cell. */
 static uint64_t divide_streams(const struct scan_piece *piece, uint64_t columns,
                                const struct scan_division *division, struct scan_entry *entry)
 {
@@ -342,14 +361,14 @@ static uint64_t divide_rows(const struct scan_piece *piece,
     return divide_streams(piece, 1, division, entry);
 }
 
-/* Whole sets of columns. */
+/* Divide into whole sets of columns. */
 static uint64_t divide_narrow(const struct scan_piece *piece,
                               const struct scan_division *division, struct scan_entry *entry)
 {
     return divide_streams(piece, narrow_columns(piece->plan), division, entry);
 }
 
-/* Strips of columns. */
+/* Divide into strips of columns. */
 static uint64_t divide_columns(const struct scan_piece *piece,
                                const struct scan_division *division, struct scan_entry *entry)
 {
@@ -359,11 +378,12 @@ static uint64_t divide_columns(const struct scan_piece *piece,
     return cut_lines(piece, plan->lines / inner * (inner / entry->item_lines), division, entry);
 }
 
-/* The dimension whose lines are neighbours in a tile: the one with the smallest stride on the side
- * where the axis is not contiguous; that of the output where the axis is contiguous on neither. */
+/* Return the dimension whose lines are neighbours in a tile: the one with the smallest stride
+ * on the side where the axis is not contiguous, or in the output if the axis is contiguous on
+ * neither side. */
 static int near_dim(const struct scan_plan *plan)
 {
-    int best = plan->dims - 1; /* the smallest output stride */
+    int best = plan->dims - 1; /* the dimension with the smallest output stride */
     for (int i = 0; i < plan->dims && plan->axis.out_stride == 1; i++) {
         const uint64_t stride = plan->dim[i].in_stride;
         const uint64_t least = plan->dim[best].in_stride;
@@ -374,9 +394,10 @@ static int near_dim(const struct scan_plan *plan)
     return best;
 }
 
-/* Tiles of lines of two dimensions. If one of them is contiguous on the input and the other one on
- * the output, a tile has SQUARE_SIDE bytes of both. Otherwise a tile has as many lines of the near
- * dimension as its rows have room for, and lines of the far dimension if room is left. */
+/* Divide into tiles with lines of two dimensions. If one dimension is contiguous in the input
+ * and the other in the output, a tile has SQUARE_SIDE bytes of both. Otherwise a tile has as
+ * many lines of the near dimension as fit into its rows, and lines of the far dimension if
+ * room remains. */
 static uint64_t divide_tiles(const struct scan_piece *piece,
                              const struct scan_division *division, struct scan_entry *entry)
 {
@@ -426,7 +447,7 @@ static uint64_t divide_tiles(const struct scan_piece *piece,
     return scan_ceil_div(tiles, entry->item_lines);
 }
 
-/* Lines of exact sums, those that are neighbours together: cut, or whole. */
+/* Divide lines of exact sums, grouping neighbouring lines: partitions, or whole lines. */
 static uint64_t divide_exact_rows(const struct scan_piece *piece,
                                   const struct scan_division *division,
                                   struct scan_entry *entry)
@@ -442,15 +463,15 @@ static uint64_t divide_exact_rows(const struct scan_piece *piece,
     return scan_ceil_div(piece->plan->lines, entry->item_lines);
 }
 
-/* Strips of columns of exact sums: narrower ones where there would be fewer strips than threads
- * would share. */
+/* Divide into strips of columns of exact sums, with narrower strips if there would be fewer
+ * strips than threads. */
 static uint64_t divide_exact_columns(const struct scan_piece *piece,
                                      const struct scan_division *division,
                                      struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
     const uint64_t inner = plan->dim[plan->dims - 1].size;
-    const uint64_t rows = plan->lines / inner; /* of strips */
+    const uint64_t rows = plan->lines / inner; /* rows of strips */
     const uint64_t unit = CACHE_LINE_BYTES / element_bytes(piece);
     const uint64_t least = EXACT_SHARED_ROW / element_bytes(piece);
     uint64_t columns = smaller_of(inner, EXACT_STRIP_COLUMNS);
@@ -573,7 +594,7 @@ enum scan_variant_id scan_variant_choose(const struct scan_piece *piece)
     while (!scan_variant_can((enum scan_variant_id)variant, piece) ||
            !scan_variants[variant].prefer(piece)) {
         variant--;
-        assert(variant >= 0); /* of each kind one suits any layout */
+        assert(variant >= 0); /* one row of each kind prefers any layout */
     }
     return (enum scan_variant_id)variant;
 }

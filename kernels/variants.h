@@ -41,7 +41,8 @@ enum {
     SCAN_VARIANT_SOURCES = 10
 };
 
-/* The rows. If several vector kernels prefer a piece, the last of them runs it. */
+/* Indices of the rows. If several vector kernels prefer a piece, the one with the highest
+ * index runs it. */
 enum scan_variant_id {
     /* of floats */
     SCAN_VARIANT_EXACT_LINES, /* any layout, any device */

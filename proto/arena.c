@@ -1,4 +1,5 @@
-/* Chunks of doubling size: a long document needs few, a short one just the first. */
+/* Chunks double in size: a long document needs only few of them, and the first one is enough
+ * for a short document. */
 #include "proto/arena.h"
 
 #include <stdbool.h>
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    FIRST_BYTES = 4000, /* with malloc()'s own word within 4 KiB */
+    FIRST_BYTES = 4000, /* FIRST_BYTES and malloc()'s header of the chunk fit into 4 KiB */
     MOST_BYTES = 1 << 18
 };
 

@@ -1,6 +1,7 @@
-/* Memory that is given back all at once: a list of chunks, cut from the front. For what lives
- * and dies together, such as the tree of a small document, whose nodes would each cost a call
- * of malloc() and one of free(). Thread: any, one at a time per arena. */
+/* An allocator for memory that is freed all at once: a list of chunks from which pieces are
+ * cut, front to back. It serves objects of equal lifetime, such as the tree of a small
+ * document: otherwise each node would cost one call of malloc() and one of free(). Thread:
+ * any, one at a time per arena. */
 #ifndef TALLY_PROTO_ARENA_H
 #define TALLY_PROTO_ARENA_H
 
@@ -8,17 +9,18 @@
 
 struct arena_chunk;
 
-/* All zero: empty, nothing to free. */
+/* An arena of zeros is empty and owns no memory. */
 struct arena {
-    struct arena_chunk *chunks; /* owned, the newest first */
-    char *free;                 /* in the newest chunk: not handed out yet */
+    struct arena_chunk *chunks; /* owned; the newest chunk first */
+    char *free;                 /* first byte of the newest chunk that is not allocated yet */
     size_t left;
 };
 
-/* Memory for any type, not cleared; NULL without memory. For 0 bytes some address. */
+/* Allocate memory that is aligned for any type; the content is not initialized. Returns NULL
+ * if no memory is available, and a valid address for 0 bytes. */
 void *arena_take(struct arena *arena, size_t bytes);
 
-/* Everything goes back; the arena is empty again. */
+/* Free all memory of the arena; the arena is empty afterwards. */
 void arena_release(struct arena *arena);
 
 #endif

@@ -1,23 +1,24 @@
-/* Sentences of refusals that the service and libtally share, so that a fault that libtally finds before
- * it sends anything reads as that of the service. Each is a format of printf(). Thread: any. */
+/* Sentences of refusals that the service and libtally share: a fault that libtally finds
+ * before sending is reported in the words of the service. Each macro is a format of printf();
+ * the comment above each lists its arguments. Thread: any. */
 #ifndef TALLY_PROTO_ATTRIBUTE_WORDS_H
 #define TALLY_PROTO_ATTRIBUTE_WORDS_H
 
 #include <inttypes.h>
 
-/* The field, the text found, the known types. */
+/* Arguments: field, text found, list of known types. */
 #define WORDS_OUTPUT_DTYPE_UNKNOWN "%s is '%.40s', expected one of %s"
-/* The field, the output's type, the type of the elements, the types that hold these. */
+/* Arguments: field, output type, element type, list of types that hold every element. */
 #define WORDS_OUTPUT_DTYPE_NARROW                                                      \
     "%s is %s, but elements of %s have sums of %s: the output's type must hold every " \
     "element exactly"
-/* The field, the text found. */
+/* Arguments: field, text found. */
 #define WORDS_NAN                                                                           \
     "%s is '%.40s', expected propagate, zero (NaN counts as 0) or skip (the same, and the " \
     "sum at its place is NaN)"
-/* The field, the length and the text found, what was expected, the type of the sums. */
+/* Arguments: field, length of the text found and the text, expectation, type of the sums. */
 #define WORDS_INITIAL "%s is '%.*s', expected %s: the sums are of type %s, and begin with it"
-/* The index of the element (uint64_t), and its byte. */
+/* Arguments: index of the element (uint64_t), its byte. */
 #define WORDS_BOOL                                                                            \
     "element %" PRIu64 " is the byte %d, expected 0 or 1: a bool is one byte; name the type " \
     "uint8 for other numbers"
@@ -26,7 +27,7 @@
     "initial value already; leave include_initial out for n sums, or exclusive for n+1"
 #define WORDS_INCLUDE_INITIAL_TOTALS \
     "totals have no sums before them: leave include_initial out"
-/* Of offsets: the field; the index (uint64_t), what was found and what was expected (int64_t). */
+/* Offsets. Arguments: field; then index (uint64_t), found and expected value (int64_t). */
 #define WORDS_OFFSETS_NONE \
     "%s is empty, expected the beginning of each segment and then the size of the axis"
 #define WORDS_OFFSETS_FIRST \

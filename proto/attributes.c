@@ -1,6 +1,7 @@
-/* Attributes as text: values, which of them go together, then the query of raw and NPY requests, then
- * what sizes and strides reach. Possible failures: INVALID_FIELD and UNKNOWN_FIELD, which name the parameter and say
- * what would be right; INVALID_SHAPE for too many dimensions; INVALID_STRIDES. */
+/* Attributes as text: values, combinations of attributes, the query of raw and NPY requests,
+ * and the number of elements that sizes and strides reach. Possible failures: INVALID_FIELD
+ * and UNKNOWN_FIELD, which name the parameter and state what is valid; INVALID_SHAPE for too
+ * many dimensions; INVALID_STRIDES. */
 #include "proto/attributes.h"
 
 #include "proto/attribute_words.h"
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Python's str() of a boolean begins with a capital, and so its `requests` sends it. */
+/* Python's `requests` sends a boolean as str() writes it, with a capital letter. */
 enum status attribute_bool(const char *field, const char *text, bool *out, struct error *err)
 {
     bool on = strcasecmp(text, "true") == 0 || strcmp(text, "1") == 0;
@@ -28,7 +29,7 @@ enum status attribute_bool(const char *field, const char *text, bool *out, struc
     return STATUS_OK;
 }
 
-/* The decimal integer that `text` is, or number `index` of a list, if that is not negative. */
+/* Read the decimal integer `text`. An error names item `index` of a list if index >= 0. */
 static enum status read_int64(const char *field, int index, struct byte_view text, int64_t *out,
                               struct error *err)
 {
@@ -81,7 +82,7 @@ enum status attribute_int64(const char *field, const char *text, int64_t *out,
 enum status attribute_int64_list(const char *field, const char *text, int64_t *out, int *count,
                                  struct error *err)
 {
-    int64_t values[LIMIT_RANK]; /* the first `found` */
+    int64_t values[LIMIT_RANK]; /* the first `found` values are valid */
     int found = 0;
     for (const char *p = text; *text != '\0'; p++) {
         if (found == LIMIT_RANK) {
@@ -151,7 +152,7 @@ enum status attribute_nan(const char *field, const char *text, enum scan_nan *ou
     return error_set_field(err, STATUS_INVALID_FIELD, field, WORDS_NAN, field, text);
 }
 
-/* ---- which go together ---- */
+/* ---- combinations of attributes ---- */
 
 static enum status read_initial(const struct attribute_wishes *wishes, struct scan_desc *desc,
                                 struct error *err)
@@ -179,8 +180,8 @@ static enum status read_initial(const struct attribute_wishes *wishes, struct sc
     return STATUS_OK;
 }
 
-enum status attributes_settle(struct scan_desc *desc, const struct attribute_wishes *wishes,
-                              struct error *err)
+enum status attributes_complete(struct scan_desc *desc, const struct attribute_wishes *wishes,
+                                struct error *err)
 {
     const enum dtype came = desc->dtype;
     const enum dtype usual = came == DTYPE_BOOL ? DTYPE_I64 : came;
@@ -225,7 +226,7 @@ static const struct {
     {"part", ATTRIBUTE_PART},
 };
 
-/* The attribute called `name` if it is known, else 0. */
+/* Return the bit of the attribute with this name if it is among `known`, else 0. */
 static unsigned find_attribute(const char *name, unsigned known)
 {
     for (size_t i = 0; i < ARRAY_COUNT(query_names); i++) {
@@ -338,7 +339,7 @@ enum status attributes_check_strides(const struct scan_desc *desc,
 
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements)
 {
-    uint64_t packed = 1; /* stride of a packed tensor */
+    uint64_t packed = 1; /* stride of this dimension in a contiguous tensor */
     uint64_t last = 0;
     bool overflow = false;
     bool empty = false;

@@ -1,5 +1,5 @@
-/* The operator's attributes as text: query parameters of /v1/cumsum, and values that several
- * dialects spell alike. Thread: any. */
+/* The operator's attributes as text: query parameters of /v1/cumsum, and values that have the
+ * same spelling in several dialects. Thread: any. */
 #ifndef TALLY_PROTO_ATTRIBUTES_H
 #define TALLY_PROTO_ATTRIBUTES_H
 
@@ -21,70 +21,70 @@ enum attribute {
     ATTRIBUTE_INCLUDE_INITIAL = 1 << 11
 };
 
-/* Values from text; `field` is to blame for what is wrong with it. Outputs untouched on
- * failure. */
+/* Convert text to values; an error names `field`. Outputs are untouched on failure. */
 MUST_CHECK enum status attribute_bool(const char *field, const char *text, bool *out,
-                                      struct error *err); /* true false 1 0 */
+                                      struct error *err); /* true, false, 1 or 0 */
 MUST_CHECK enum status attribute_int64(const char *field, const char *text, int64_t *out,
                                        struct error *err);
 /* "1,3,4"; "" is the empty list. */
 MUST_CHECK enum status attribute_int64_list(const char *field, const char *text, int64_t *out,
                                             int *count, struct error *err);
 
-/* Read the type of the output, in any spelling (DTYPE_FAMILY_SPELLING). Bool is refused. */
+/* Read the output type in any spelling (DTYPE_FAMILY_SPELLING). Bool is refused. */
 MUST_CHECK enum status attribute_output_dtype(const char *field, const char *text,
                                               enum dtype *out, struct error *err);
 /* "propagate", "zero" or "skip". */
 MUST_CHECK enum status attribute_nan(const char *field, const char *text, enum scan_nan *out,
                                      struct error *err);
 
-/* The attributes whose meaning depends on the type of the elements, until that is known. */
+/* Attributes whose meaning depends on the element type, stored until that type is known. */
 struct attribute_wishes {
     bool has_output;
     enum dtype output; /* output_dtype; valid if it was given */
     const char *output_field;
     struct json_cut
-        initial; /* the text of a number, behind which no part of a number stands, or
-                                of a word; text NULL: none was given */
+        initial; /* text of a number (the byte behind it is not part of a number) or of a
+                    word; text NULL: not given */
     const char *initial_field;
 };
 
-/* All attributes are in *desc but these, and desc->dtype is the type of the elements: make of it
- * the type of the output, and of the initial value its bits. The one place where it is decided
- * which types and attributes go together.
- * err   INVALID_DTYPE: the output's type is not one that the elements can be widened to;
- *       INVALID_FIELD: initial is no number of that type; include_initial with exclusive */
-MUST_CHECK enum status attributes_settle(struct scan_desc *desc,
-                                         const struct attribute_wishes *wishes,
-                                         struct error *err);
+/* Complete *desc: set the output type and the bits of the initial value. On entry desc->dtype
+ * is the element type, and all other attributes are set. No other function decides which
+ * combinations of types and attributes are valid.
+ * err   INVALID_DTYPE: the elements cannot be widened to the output type; INVALID_FIELD:
+ *       initial is not a number of that type; include_initial with exclusive */
+MUST_CHECK enum status attributes_complete(struct scan_desc *desc,
+                                           const struct attribute_wishes *wishes,
+                                           struct error *err);
 
-/* A shape as a query has it: "1,1,3,4"; cut where there is no room. */
+/* Write a shape in the form of a query: "1,1,3,4". Text that exceeds `size` is cut. */
 void attribute_shape_text(const struct scan_desc *desc, char *text, size_t size);
 
-/* Read every query parameter into desc. `known` lists those that the format takes: another one
- * is UNKNOWN_FIELD, a repeated one INVALID_FIELD. *seen says which there were. Strides must be
- * as many as the shape has dimensions, which the caller checks with attributes_check_strides()
- * once it has the shape. */
+/* Read every query parameter into desc. `known` is the set of parameters that the format
+ * accepts: any other parameter is UNKNOWN_FIELD, a repeated one INVALID_FIELD. *seen receives
+ * the set of parameters found. The number of strides must equal the number of dimensions; the
+ * caller checks this with attributes_check_strides() once the shape is known. */
 struct attribute_lists {
-    int strides; /* how many numbers were given */
+    int strides; /* number of input strides given */
     int output_strides;
-    struct attribute_wishes wishes; /* for attributes_settle(), which the caller calls */
+    struct attribute_wishes wishes; /* input of attributes_complete(), which the caller calls */
 };
 MUST_CHECK enum status attributes_from_query(const struct codec_request *request,
                                              unsigned known, struct scan_desc *desc,
                                              struct attribute_lists *lists, unsigned *seen,
                                              struct error *err);
 
-/* INVALID_STRIDES unless the strides given are one per dimension. */
+/* INVALID_STRIDES unless the number of given strides equals the number of dimensions. */
 MUST_CHECK enum status attributes_check_strides(const struct scan_desc *desc,
                                                 const struct attribute_lists *lists,
                                                 struct error *err);
 
-/* Elements of the buffer that sizes and strides (NULL: packed) reach: 0 if a size is 0, else
- * sum of (size - 1) * stride + 1. False for what scan_plan_make() will refuse: a negative size
- * or stride, more than INT64_MAX bytes. */
+/* Number of elements of a buffer with these sizes and strides (NULL: contiguous): 0 if a size
+ * is 0, else sum of (size - 1) * stride + 1. Returns false for a geometry that
+ * scan_plan_make() will refuse: a negative size or stride, or more than INT64_MAX bytes. */
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements);
-/* The same of the input (false for a tensor without dimensions, too), and of the output. */
+/* buffer_reach() for the input buffer (also false for a tensor without dimensions) and for the
+ * output buffer. */
 bool input_reach(const struct scan_desc *desc, uint64_t *elements);
 bool output_reach(const struct scan_desc *desc, uint64_t *elements);
 

@@ -1,4 +1,4 @@
-/* Four characters for three bytes; see base64.h. */
+/* Encoding and decoding of Base64; see base64.h. */
 #include "proto/base64.h"
 
 #include "proto/json/doc.h"
@@ -24,7 +24,7 @@ void base64_encode(const unsigned char *bytes, size_t count, char *text)
     }
 }
 
-/* Six bits, or -1. */
+/* Return the six bits of a character, or -1 if it is not a Base64 digit. */
 static int value_of(int c)
 {
     if (c >= 'A' && c <= 'Z') {
@@ -42,7 +42,7 @@ static int value_of(int c)
 static enum status no_base64(const char *field, size_t at, struct error *err)
 {
     return error_set_field(err, STATUS_INVALID_DATA, field,
-                           "%s is no base64 from its character %zu on: send the text that was "
+                           "%s is not base64 from its character %zu on: send the text that was "
                            "answered, unchanged (letters, digits, + and /, and = at its end)",
                            field, at);
 }
@@ -53,7 +53,7 @@ enum status base64_decode(const char *field, struct json_cut text,
 {
     const size_t step = PARALLEL_STEP_BYTES;
     unsigned four = 0;
-    unsigned digits = 0; /* of them */
+    unsigned digits = 0; /* number of digits read so far */
     size_t padding = 0;
     size_t made = 0;
     for (size_t at = 0; at < text.bytes;) {

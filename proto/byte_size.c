@@ -9,11 +9,11 @@
 
 enum {
     UNIT_NAMES = 2,
-    WRITTEN_UNITS = 4 /* units that are written: the first rows, largest first */
+    WRITTEN_UNITS = 4 /* number of units used for output: the first rows, largest first */
 };
 
 static const struct {
-    const char *names[UNIT_NAMES]; /* the first one is written */
+    const char *names[UNIT_NAMES]; /* the first name is used for output */
     uint64_t factor;
 } units[] = {{{"TiB", "Ti"}, SIZE_TIB},
              {{"GiB", "Gi"}, SIZE_GIB},
@@ -25,7 +25,7 @@ static const struct {
              {{"kB", "k"}, UINT64_C(1000)},
              {{"B", ""}, 1}};
 
-/* Return the factor of a unit, upper case or lower case; 0: unknown. */
+/* Return the factor of a unit in upper or lower case, or 0 if the unit is unknown. */
 static uint64_t unit_factor(const char *name)
 {
     name += strspn(name, " ");

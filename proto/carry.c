@@ -23,7 +23,7 @@ enum {
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2,
     FLAG_NAN_ZERO = 4, /* NaN counts as 0 */
-    FLAG_NAN_SKIP = 8, /* the same, and its sum is NaN */
+    FLAG_NAN_SKIP = 8, /* NaN counts as 0, and its sum is NaN */
     FLAGS_MOST = FLAG_EXCLUSIVE | FLAG_REVERSE | FLAG_NAN_SKIP
 };
 
@@ -212,8 +212,8 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
     if (turned || found->exclusive != part->exclusive) {
         const bool made = turned ? found->reverse : found->exclusive;
         return REFUSE(err,
-                      "the carry was made with %s %s, the part has %s: give every part what "
-                      "the first had",
+                      "the carry was made with %s %s, the part has %s: give all parts the "
+                      "same value",
                       turned ? "reverse" : "exclusive", made ? "true" : "false",
                       made ? "false" : "true");
     }
@@ -222,8 +222,8 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
                                             [SCAN_NAN_ZERO] = "zero",
                                             [SCAN_NAN_SKIP] = "skip"};
         return REFUSE(err,
-                      "the carry was made with nan=%s, the part has nan=%s: give every part "
-                      "what the first had",
+                      "the carry was made with nan=%s, the part has nan=%s: give all parts "
+                      "the same value",
                       names[found->nan], names[part->nan]);
     }
     if (!carry_geometry(part, &lines, &elements)) {
@@ -237,8 +237,8 @@ enum status carry_check_head(const struct carry_head *found, const struct scan_d
     }
     if (found->position > (uint64_t)INT64_MAX - elements) {
         return REFUSE(err,
-                      "the carry's position is %" PRIu64 ", and with the %" PRIu64
-                      " elements of this part it goes beyond 2^63, where a tensor ends",
+                      "the carry's position is %" PRIu64 ", and the %" PRIu64
+                      " elements of this part would end beyond 2^63, the limit of a tensor",
                       found->position, elements);
     }
     return STATUS_OK;
@@ -252,12 +252,11 @@ enum status carry_check_size(const struct scan_desc *part, uint64_t bytes, struc
         return STATUS_OK; /* scan_plan_make() reports the fault */
     }
     if (bytes < carry_sums_at(part->dtype, lines) || bytes > carry_room(part->dtype, lines)) {
-        return REFUSE(
-            err,
-            "the carry has %" PRIu64 " bytes, which none of %" PRIu64
-            " lines of %s has: it is not whole, or of another type or number of lines; "
-            "send the carry of the answer to the part before",
-            bytes, lines, dtype_info(part->dtype)->name);
+        return REFUSE(err,
+                      "the carry has %" PRIu64 " bytes, which is no possible size for %" PRIu64
+                      " lines of %s: it is incomplete, or has another type or number of lines; "
+                      "send the carry in the answer to the previous part",
+                      bytes, lines, dtype_info(part->dtype)->name);
     }
     return STATUS_OK;
 }

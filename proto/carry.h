@@ -109,8 +109,8 @@ MUST_CHECK enum status carry_decode(const struct carry_head *head, const unsigne
                                     uint64_t count, const struct parallel *parallel, void *sums,
                                     struct error *err);
 
-/* Write the sums of lines without elements to `sums`, as carry_decode() does; or of lines that have
- * one element, the bits *initial, unless `initial` is NULL.
+/* Write the sums of lines without elements to `sums`, as carry_decode() does; or of lines that
+ * have one element, the bits *initial, unless `initial` is NULL.
  * err   CLIENT_GONE: `parallel` gave up */
 MUST_CHECK enum status carry_begin(const struct carry_head *head, const uint64_t *initial,
                                    const struct parallel *parallel, void *sums,

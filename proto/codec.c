@@ -1,6 +1,6 @@
-/* What a request owns, whatever the dialect, and the head of its answer: in memory that the caller
- * has for it, if it fits, else in its own. Possible failure: no memory, which leaves the answer
- * without a head. */
+/* Lifetime of the resources of a request in any dialect, and construction of the head of its
+ * answer: in memory that the caller provides if the head fits there, else in allocated memory.
+ * Possible failure: no memory; the answer then has no head. */
 #include "proto/framed.h"
 
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 enum status codec_decode(const struct codec *codec, const struct codec_request *request,
                          struct byte_view head, struct scan_call *call, struct error *err)
 {
-    *call = (struct scan_call){.dialect = NULL}; /* in place: it has kilobytes */
+    *call = (struct scan_call){.dialect = NULL}; /* no temporary copy: struct scan_call has
+                                                    several kilobytes */
     if (codec->record_bytes > 0) {
         call->dialect = calloc(1, codec->record_bytes);
         if (call->dialect == NULL) {

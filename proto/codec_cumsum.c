@@ -1,6 +1,6 @@
-/* The codecs of POST /v1/cumsum, one for each format of the request, and the answer, whose format
- * the client chooses independently of the request's. Possible failure of an answer: OUT_OF_MEMORY,
- * also if the work was given up. */
+/* The codecs of POST /v1/cumsum, one for each format of the request, and the answer, whose
+ * format the client chooses independently. Possible failure of an answer: OUT_OF_MEMORY, also
+ * if the work was given up. */
 #include "proto/codec_cumsum.h"
 
 #include "proto/attributes.h"

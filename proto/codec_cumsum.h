@@ -1,6 +1,7 @@
-/* The formats of POST /v1/cumsum, a file each (codec_json.c, codec_raw.c, codec_npy.c), from which
- * codec_cumsum.c makes the codecs. The functions are those of struct codec; NPY completes its
- * payload by cumsum_complete_payload(). Private to proto/codec*.c. */
+/* The formats of POST /v1/cumsum: each has a file (codec_json.c, codec_raw.c, codec_npy.c),
+ * and codec_cumsum.c builds the codecs from them. The functions implement those of struct
+ * codec; NPY completes its payload with cumsum_complete_payload(). Private to
+ * proto/codec*.c. */
 #ifndef TALLY_PROTO_CODEC_CUMSUM_H
 #define TALLY_PROTO_CODEC_CUMSUM_H
 
@@ -31,8 +32,9 @@ MUST_CHECK enum status codec_npy_decode(const struct codec_request *request,
                                         struct byte_view head, struct scan_call *call,
                                         struct error *err);
 
-/* Write the answer in one format. elements: of the output buffer, with the gaps of
- * output_strides. Before the call answer->head is the carry to answer, if there is one.
+/* Write the answer in one format. `elements` counts the elements of the output buffer,
+ * including the gaps of output_strides. Before the call answer->head is the carry to answer,
+ * if there is one.
  * err   OUT_OF_MEMORY: no memory for the head, or the work was given up */
 MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
                                    uint64_t elements, struct answer *answer, struct error *err);

@@ -5,18 +5,20 @@
  *               "AxisDirection": "DML_AXIS_DIRECTION_INCREASING", "HasExclusiveSum": false},
  *      "data": [...]}
  *
- * `data` is the input buffer, element by element; binary requests leave it out and append the
- * buffer to the JSON. The answer repeats OutputTensor and carries the output buffer the same
- * way. One request is initialisation, binding and execution in one: an input OWNED_BY_DML is
- * one whose data, sent along, are bound at initialisation.
+ * `data` is the input buffer, element by element; binary requests omit it and append the buffer
+ * to the JSON. The answer repeats OutputTensor and returns the output buffer in the same form.
+ * One request combines initialization, binding and execution: an input with OWNED_BY_DML is one
+ * whose data, sent with the request, are bound at initialization.
  *
- * First one DML_TENSOR_DESC: its members as they stand in the descriptor, each read and checked
- * against the feature level; then the rules that need several. Then the operator: decode() finds
- * the input buffer, complete() turns text into it, encode() writes OutputTensor as the client wrote
- * it, then the output buffer.
+ * The first half of the file reads a DML_TENSOR_DESC: its members in the order of the
+ * descriptor, each checked against the feature level, then the rules that involve several
+ * members. The second half is the operator: decode() locates the input buffer, complete()
+ * converts text to it, encode() writes OutputTensor as the client wrote it, then the output
+ * buffer.
  *
- * Possible failures: whatever breaks a rule of DirectML blames its member
- * ("desc.InputTensor.Sizes[2]"); LENGTH_MISMATCH for a buffer of another size; OUT_OF_MEMORY. */
+ * Possible failures: a violated rule of DirectML, with the path of the member
+ * ("desc.InputTensor.Sizes[2]"); LENGTH_MISMATCH for a buffer of another size;
+ * OUT_OF_MEMORY. */
 #include "proto/attributes.h"
 #include "proto/framed.h"
 #include "proto/text.h"
@@ -30,14 +32,15 @@ enum {
     TYPES_2020_10 = 1 << DTYPE_F32 | 1 << DTYPE_F16 | 1 << DTYPE_U32 | 1 << DTYPE_U16
 };
 
-/* The name of the October 2020 edition of the page, whose table is another one. */
+/* Name of the October 2020 edition of the operator's documentation; its table differs. */
 #define EDITION "2020_10"
 
 /* One feature level and its row of the operator's "Tensor support" table. */
 struct level {
     const char *name; /* DML_FEATURE_LEVEL_5_0 without its prefix */
-    unsigned types;   /* bit (1u << dtype) per supported type; 0: there is no such operator */
-    int dims_min;     /* least and greatest DimensionCount */
+    unsigned types;   /* bit (1u << dtype) for each supported type; 0: the operator does not
+                         exist */
+    int dims_min;     /* minimum and maximum DimensionCount */
     int dims_max;
 };
 
@@ -55,35 +58,35 @@ static const struct level levels[] = {
 
 /* DML_BUFFER_TENSOR_DESC. */
 struct tensor {
-    struct json_place place; /* of its members */
+    struct json_place place; /* the object with its members */
     struct scan_desc scan;   /* DataType, Sizes, Strides */
-    bool owned_by_dml;       /* Flags: the only flag there is */
-    uint64_t reach;          /* elements from the first to the last of the layout */
+    bool owned_by_dml;       /* the flag DML_TENSOR_FLAG_OWNED_BY_DML */
+    uint64_t reach;          /* elements from the first to the last address of the layout */
     uint64_t total_bytes;    /* TotalTensorSizeInBytes, 0: the minimum */
     uint32_t alignment;      /* GuaranteedBaseOffsetAlignment, 0: no guarantee */
 };
 
-/* Two words of an enumeration, case-sensitive. */
+/* Two names of an enumeration, case-sensitive. */
 struct words {
-    const char *prefix; /* which may be left out */
+    const char *prefix; /* prefix that a client may omit */
     const char *first;
     const char *second;
 };
 
-/* `text` without `prefix`. */
+/* Return `text` without `prefix`, if it has this prefix. */
 static const char *strip_prefix(const char *text, const char *prefix)
 {
     const size_t length = strlen(prefix);
     return strncmp(text, prefix, length) == 0 ? text + length : text;
 }
 
-/* The member feature_level, with or without its prefix. */
+/* Read the member feature_level, with or without its prefix. */
 static enum status read_level(const struct json_place *root, const struct level **out,
                               struct error *err)
 {
-    const char *text = "5_0"; /* unless one is named */
+    const char *text = "5_0"; /* the default */
     TRY(json_field_string(root, "feature_level", &text, err));
-    /* The edition is no level of DirectML's, and has no prefix. */
+    /* The edition is not a feature level of DirectML and has no prefix. */
     const char *stripped = strip_prefix(text, "DML_FEATURE_LEVEL_");
     const char *name = strcmp(stripped, EDITION) == 0 ? text : stripped;
     for (size_t i = 0; i < ARRAY_COUNT(levels); i++) {
@@ -107,8 +110,8 @@ static enum status read_level(const struct json_place *root, const struct level 
         text);
 }
 
-/* The word that `name`, or its element `index` if that is not negative, is; it is to blame if it is
- * neither. */
+/* Read one of the two names from the member `name`, or from its element `index` if index >= 0.
+ * Any other text is an error that names this member. */
 static enum status read_word(const struct json_place *place, const char *name, int index,
                              const struct words *words, bool *second, struct error *err)
 {
@@ -129,7 +132,7 @@ static enum status read_word(const struct json_place *place, const char *name, i
 
 /* ---- the members ---- */
 
-/* An integer member in [0, UINT32_MAX]; *out is untouched if it is absent. */
+/* Read an integer member in [0, UINT32_MAX]; *out is untouched if the member is absent. */
 static enum status read_uint(const struct json_place *place, const char *name, uint32_t *out,
                              struct error *err)
 {
@@ -171,7 +174,7 @@ static enum status read_data_type(struct tensor *tensor, struct error *err)
         text);
 }
 
-/* Flags: one name or an array of names. */
+/* Read Flags: one name or an array of names. */
 static enum status read_flags(struct tensor *tensor, struct error *err)
 {
     static const struct words words = {"DML_TENSOR_FLAG_", "NONE", "OWNED_BY_DML"};
@@ -190,7 +193,7 @@ static enum status read_flags(struct tensor *tensor, struct error *err)
     return STATUS_OK;
 }
 
-/* Sizes, and DimensionCount, which must count them. */
+/* Read Sizes, and check that DimensionCount equals the number of sizes. */
 static enum status read_sizes(const struct level *level, struct tensor *tensor,
                               struct error *err)
 {
@@ -220,7 +223,7 @@ static enum status read_strides(struct tensor *tensor, struct error *err)
 {
     const struct json_place *place = &tensor->place;
     if (json_field_given(place, "Strides") == NULL) {
-        return STATUS_OK; /* as with a null pointer: packed */
+        return STATUS_OK; /* null means contiguous, as a null pointer does in DirectML */
     }
     int count = 0;
     TRY(read_uint_list(place, "Strides", STATUS_INVALID_STRIDES, tensor->scan.strides, &count,
@@ -236,7 +239,8 @@ static enum status read_strides(struct tensor *tensor, struct error *err)
 
 /* ---- the rules ---- */
 
-/* No zero, and at most 2^32-1 elements, as a product of sizes and as the reach of the strides. */
+/* Check that no size is 0, and that both the product of the sizes and the reach of the strides
+ * are at most 2^32-1 elements. */
 static enum status check_sizes(struct tensor *tensor, struct error *err)
 {
     const struct json_place *place = &tensor->place;
@@ -261,19 +265,19 @@ static enum status check_sizes(struct tensor *tensor, struct error *err)
     return STATUS_OK;
 }
 
-/* Bytes of the elements that the layout reaches. */
+/* Return the number of bytes that the layout reaches. */
 static uint64_t least_bytes(const struct tensor *tensor)
 {
     return tensor->reach * dtype_info(tensor->scan.dtype)->bytes;
 }
 
-/* Rounded up to the multiple of 4 that a binding must have. */
+/* Return least_bytes(), rounded up to a multiple of 4 as bindings require. */
 static uint64_t minimum_bytes(const struct tensor *tensor)
 {
     return (least_bytes(tensor) + 3) & ~UINT64_C(3);
 }
 
-/* TotalTensorSizeInBytes as it counts: as given, or the minimum. */
+/* Return TotalTensorSizeInBytes: the given value, or the minimum. */
 static uint64_t total_bytes(const struct tensor *tensor)
 {
     return tensor->total_bytes != 0 ? tensor->total_bytes : minimum_bytes(tensor);
@@ -320,7 +324,7 @@ static enum status check_tensor(const struct level *level, struct tensor *tensor
 
 /* ---- the tensor ---- */
 
-/* Go from {"Type": ..., "Desc": {...}} to its Desc; a plain descriptor stays. */
+/* Replace {"Type": ..., "Desc": {...}} by its Desc; a plain descriptor is unchanged. */
 static enum status unwrap_buffer_tensor(struct json_place *place, struct error *err)
 {
     static const char *const known[] = {"Type", "Desc"};
@@ -365,8 +369,9 @@ static enum status read_tensor(const struct level *level, const struct json_plac
     return check_tensor(level, tensor, err);
 }
 
-/* "InputTensor and OutputTensor must have the same DataType, DimensionCount, and Sizes", and
- * OWNED_BY_DML is for inputs; blames the member of the output. */
+/* Check the rule "InputTensor and OutputTensor must have the same DataType, DimensionCount,
+ * and Sizes", and that only inputs are OWNED_BY_DML. An error names the member of the
+ * output. */
 static enum status check_output(const struct tensor *input, const struct tensor *output,
                                 struct error *err)
 {
@@ -404,7 +409,7 @@ static enum status check_output(const struct tensor *input, const struct tensor 
 /* ---- the operator ---- */
 
 struct directml {
-    struct framed framed; /* text: OutputTensor as the client wrote it */
+    struct framed framed; /* its `text` is OutputTensor as the client wrote it */
     const struct level *level;
     struct tensor input;
     struct tensor output;
@@ -442,8 +447,8 @@ static enum status read_desc(const struct json_place *desc, struct directml *dml
                : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the descriptor");
 }
 
-/* {"type"?, "feature_level"?, "desc": {...}, "data"?}. Any other member is refused; "data" is not
- * looked at here. */
+/* Read {"type"?, "feature_level"?, "desc": {...}, "data"?}. Any other member is refused. The
+ * value of "data" is not read here. */
 static enum status read_operator(struct directml *dml, struct scan_desc *scan,
                                  struct error *err)
 {
@@ -467,7 +472,8 @@ static enum status read_operator(struct directml *dml, struct scan_desc *scan,
 
 /* ---- the request ---- */
 
-/* A binary buffer may be sent whole, or without what lies behind its last element. */
+/* Check the length of a binary buffer. The client may send the whole buffer, or only the bytes
+ * up to the last element. */
 static enum status check_payload(const struct tensor *input, uint64_t found, struct error *err)
 {
     uint64_t least = least_bytes(input);
@@ -484,9 +490,10 @@ static enum status check_payload(const struct tensor *input, uint64_t found, str
         found, total, least, minimum);
 }
 
-/* The elements of a text: those the layout reaches, and no more than the buffer has. A text answer
- * shows all elements of an output buffer whose size was given, else those reached. The zeros behind
- * the last sum are no part of the buffer that is held. */
+/* Locate the elements of a request whose data are JSON. The input must have at least the
+ * elements that the layout reaches and at most those of the buffer. The answer shows the whole
+ * output buffer if the client gave its size, else the elements that the layout reaches. Zeros
+ * behind the last sum are printed without being stored. */
 static enum status locate_text(const struct codec_request *request, const struct directml *dml,
                                const struct json_array *array, struct scan_call *call,
                                struct error *err)
@@ -552,8 +559,8 @@ static enum status directml_complete(struct scan_call *call, void *input,
                             call->input_bytes / dtype_info(read.dtype)->bytes, input, err);
 }
 
-/* The output buffer as a text shows it: up to the size that was given, else up to the last sum.
- * room: for its cells, where zeros lie between sums or behind them. */
+/* Describe the output buffer for printing: up to the given size, else up to the last sum.
+ * `room` holds the cells if zeros lie between or behind the sums. */
 static struct json_print print_of(const struct scan_call *call, const void *output,
                                   struct json_cells *room)
 {

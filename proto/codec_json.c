@@ -3,13 +3,13 @@
  *     {"data": [[2,1,3,5],[3,8,7,3]], "dtype": "float32", "axis": 1}
  *     {"dtype": "float32", "shape": [2,4], "data": [[2.0,3.0,6.0,11.0],[3.0,11.0,18.0,21.0]]}
  *
- * decode() measures "data" and takes the shape from it, and the type if the request names none;
- * complete() converts the numbers; answer_json() writes the JSON answer to a request of any
- * format, nested only if the data of the request was nested.
+ * decode() measures "data" and takes the shape from it, and the type if the request names
+ * none; complete() converts the numbers; answer_json() writes the JSON answer to a request of
+ * any format, nested only if the data of the request was nested.
  *
- * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE if shape and
- * nesting disagree; LENGTH_MISMATCH if shape and number of elements disagree; INVALID_DATA names
- * the element that is not a number of the type. */
+ * Possible failures: a field is unknown, missing or of another kind; INVALID_SHAPE if shape
+ * and nesting disagree; LENGTH_MISMATCH if shape and number of elements disagree; INVALID_DATA
+ * names the element that is not a number of the type. */
 #include "proto/attributes.h"
 #include "proto/base64.h"
 #include "proto/codec_cumsum.h"
@@ -30,7 +30,7 @@ static const char *const members[] = {"data",           "dtype", "shape",     "s
 
 enum {
     ELEMENT_MEMBERS =
-        0xF << 8 /* of these, bit i for member i: output_dtype to include_initial */
+        0xF << 8 /* output_dtype to include_initial; bit i stands for members[i] */
 };
 
 enum status codec_json_head_need(const struct codec_request *request, struct byte_view head,
@@ -85,7 +85,8 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
                                  &lists->output_strides, err);
 }
 
-/* Set the shape of the tensor: that of the field shape, else that of the nesting. */
+/* Set the shape of the tensor: the field "shape" if it is given, else the shape of the
+ * nesting. */
 static enum status read_shape(const struct json_place *root, const struct json_array *data,
                               struct scan_desc *desc, struct error *err)
 {
@@ -102,7 +103,8 @@ static enum status read_shape(const struct json_place *root, const struct json_a
         return STATUS_OK;
     }
     desc->rank = given;
-    /* Lists end at the first dimension of 0: nothing says what follows it. */
+    /* A nested list ends at the first dimension of size 0; the dimensions behind it are
+     * unknown. */
     bool whole =
         given == data->rank || (given > data->rank && data->sizes[data->rank - 1] == 0);
     bool same = whole &&
@@ -116,7 +118,7 @@ static enum status read_shape(const struct json_place *root, const struct json_a
     text_append_list(expected, sizeof expected, desc->sizes, desc->rank);
     return error_set_field(
         err, STATUS_INVALID_SHAPE, "shape",
-        "data is nested as [%s], shape says [%s]: they must agree, or data be flat", found,
+        "data is nested as [%s], shape says [%s]: they must agree, unless data is flat", found,
         expected);
 }
 
@@ -133,10 +135,10 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
                                "output_strides it is the buffer in memory order");
     }
     if (!input_reach(desc, &need)) {
-        return STATUS_OK; /* scan_plan_make() says what is wrong */
+        return STATUS_OK; /* scan_plan_make() reports the fault */
     }
     uint64_t most = desc->has_strides ? UINT64_MAX : need;
-    if (data->elements >= need && data->elements <= most) { /* its shape need not be told */
+    if (data->elements >= need && data->elements <= most) { /* the shape may be omitted */
         return STATUS_OK;
     }
     attribute_shape_text(desc, shape, sizeof shape);
@@ -161,7 +163,7 @@ static enum status read_data(const struct json_place *root, const struct json_do
     return json_tensor_require_regular(data, "data", err);
 }
 
-/* Decode the member carry to memory that the call owns. */
+/* Decode the member "carry" into memory that the call owns. */
 static enum status read_carry(const struct codec_request *request,
                               const struct json_place *root, const struct json_doc *doc,
                               struct scan_call *call, struct error *err)
@@ -194,7 +196,7 @@ static enum status read_carry(const struct codec_request *request,
     return cumsum_take_part(request, carry, call, err);
 }
 
-/* Count the offsets. complete() reads their numbers, when memory for them is reserved. */
+/* Count the offsets. complete() reads their values, after memory for them was reserved. */
 static enum status read_offsets(const struct json_place *root, const struct json_doc *doc,
                                 struct scan_call *call, struct error *err)
 {
@@ -224,9 +226,9 @@ static enum status read_call(const struct codec_request *request, const struct j
     if ((given & ELEMENT_MEMBERS) != 0) {
         TRY(read_element_attributes(&root, doc, desc, &lists.wishes, err));
     }
-    desc->dtype = json_tensor_infer(&data); /* unless one is named */
+    desc->dtype = json_tensor_infer(&data); /* used unless the request names a type */
     TRY(json_field_dtype(&root, "dtype", DTYPE_FAMILY_SPELLING, &desc->dtype, err));
-    TRY(attributes_settle(desc, &lists.wishes, err));
+    TRY(attributes_complete(desc, &lists.wishes, err));
     TRY(read_shape(&root, &data, desc, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(read_offsets(&root, doc, call, err));
@@ -271,7 +273,8 @@ static enum status complete_offsets(struct scan_call *call, struct error *err)
     const enum status status = json_tensor_read(
         &read, call->offsets.text, call->desc.segments + 1, call->offsets.owned, err);
     if (status ==
-        STATUS_INVALID_DATA) { /* the sentence has the index, as those about values do */
+        STATUS_INVALID_DATA) { /* its sentence contains the index, like sentences about
+                                  values */
         (void)snprintf(err->field, sizeof err->field, "offsets");
     }
     TRY(status);
@@ -297,8 +300,8 @@ enum status codec_json_complete(struct scan_call *call, void *input, uint64_t pa
     return desc->has_offsets ? complete_offsets(call, err) : STATUS_OK;
 }
 
-/* desc: description of the output, borrowed by the result. room: memory for the cells of a packed
- * output, borrowed, too. */
+/* Describe the output for printing. The result borrows `desc`, the description of the output,
+ * and `room`, memory for the cells of a contiguous output. */
 static struct json_print print_of(const struct scan_call *call, const struct scan_desc *desc,
                                   const void *output, uint64_t elements,
                                   struct json_cells *room)
@@ -316,7 +319,7 @@ static struct json_print print_of(const struct scan_call *call, const struct sca
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
 {
     enum {
-        KEYS = 120 /* bytes of keys, of the type's name, and of what stands between them */
+        KEYS = 120 /* upper bound for keys, the type's name and punctuation, in bytes */
     };
     struct scan_desc room;
     struct json_cells cells;
@@ -331,8 +334,8 @@ uint64_t answer_json_max(const struct scan_call *call, uint64_t elements)
                                      2 * (uint64_t)JSON_INT_MAX * (uint64_t)call->desc.rank);
 }
 
-/* Write the head of the answer, its carry, as base64. The carry may be far longer than the tensor;
- * if the work is given up, the writer fails. */
+/* Write the carry (the current head of the answer) as base64. A carry may be far longer than
+ * the tensor, so it is written in steps; if the work is given up, the writer fails. */
 static void write_carry(const struct answer *answer, const struct parallel *parallel,
                         struct json_writer *w)
 {

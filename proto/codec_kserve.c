@@ -4,17 +4,17 @@
  *      "inputs": [{"name": "x", "shape": [2,3], "datatype": "INT32",
  *                  "parameters": {"binary_data_size": 24}}]} <24 bytes>
  *
- * A raw request (Inference-Header-Content-Length: 0) is the tensor's bytes alone: one
- * dimension, the model's declared type, a binary answer unless the query says
+ * A raw request (Inference-Header-Content-Length: 0) contains only the tensor's bytes: one
+ * dimension, the model's declared type, and a binary answer unless the query says
  * binary_data_output=false.
  *
- * decode() reads parameters, inputs and outputs, and finds the one place where the bytes of each
- * tensor are: in the JSON, behind it, or in shared memory; complete() brings x to the start of
- * the input and reads an axis that came as bytes, a carry and offsets; encode() writes the output
- * y, and in front of it the carry of a part.
+ * decode() reads parameters, inputs and outputs, and finds the location of each tensor's bytes:
+ * in the JSON, behind the JSON, or in shared memory; complete() moves x to the start of the
+ * input buffer and reads an axis that was sent as bytes, a carry and offsets; encode() writes
+ * the output y, preceded by the carry of a part.
  *
  * Possible failures: MISSING_FIELD, UNKNOWN_FIELD (a tensor that the model does not have) and
- * INVALID_*, which blame their field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
+ * INVALID_*, each with its field; LENGTH_MISMATCH; NOT_FOUND for a model; OUT_OF_MEMORY. */
 #include "proto/attributes.h"
 #include "proto/codec.h"
 #include "proto/cumsum_request.h"
@@ -36,12 +36,12 @@ enum kserve_tensor {
     TENSOR_COUNT
 };
 
-/* An output as it is asked for: y, or the carry beside it. */
+/* A requested output: y or the carry. */
 struct kserve_output {
     bool binary;
-    bool named; /* in `outputs` */
+    bool named; /* the request names it in `outputs` */
     struct shm_window shm;
-    struct json_place place; /* if it is named */
+    struct json_place place; /* its object in `outputs`; valid if named */
 };
 
 struct kserve {
@@ -51,12 +51,12 @@ struct kserve {
     struct kserve_attributes attributes;
     struct kserve_output output;
     struct kserve_output carry_output;
-    char shape_field[JSON_PATH_MAX]; /* where the shape of x stands; "" in a raw request */
+    char shape_field[JSON_PATH_MAX]; /* JSON path of the shape of x; "" in a raw request */
     struct byte_view raw;            /* raw request of unknown length: the body, read as head */
 };
 
-/* A raw request has no JSON; without a Content-Length its shape is known at its end only, so
- * the whole of it is taken as head. */
+/* A raw request has no JSON. Without a Content-Length its shape is unknown until the body
+ * ends, so the whole body is read as head. */
 static enum status kserve_head_need(const struct codec_request *request, struct byte_view head,
                                     uint64_t *need, struct error *err)
 {
@@ -90,7 +90,7 @@ static enum status locate_tensor(const struct json_doc *doc,
                                "parameters.shared_memory_region, found %s",
                                places > 1 ? "more" : "none");
     }
-    if (data != NULL) { /* an array of the right count, nested anyhow */
+    if (data != NULL) { /* an array with the right count; any nesting is valid */
         TRY(framed_tensor_take_data(doc, data, axis, input, err));
         return framed_tensor_check_data(input, false, err);
     }
@@ -107,7 +107,8 @@ static enum status locate_tensor(const struct json_doc *doc,
                : STATUS_OK;
 }
 
-/* The carry is a row of bytes, the offsets are one of int64; both come in the body. */
+/* Check the shape of a carry (a row of bytes) or of offsets (a row of int64). Both must be
+ * sent in the body, not in shared memory. */
 static enum status check_row(const struct framed_tensor *row, const char *name,
                              enum dtype dtype, struct error *err)
 {
@@ -122,12 +123,12 @@ static enum status check_row(const struct framed_tensor *row, const char *name,
     if (row->shm.region[0] != '\0') {
         return json_field_refuse(
             &row->place, "parameters.shared_memory_region", -1, STATUS_INVALID_FIELD, err,
-            "the input %s comes in the body: send it as binary or JSON data", name);
+            "the input %s must be in the body: send it as binary or JSON data", name);
     }
     return STATUS_OK;
 }
 
-/* One element of `inputs`, whichever it is. */
+/* Read one element of `inputs`. */
 static enum status read_input(const struct json_place *place, struct kserve *kserve,
                               struct scan_call *call, struct error *err)
 {
@@ -148,7 +149,7 @@ static enum status read_input(const struct json_place *place, struct kserve *kse
     struct framed_tensor *input = &kserve->inputs[which];
     if (input->place.object != NULL) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the input \"%s\" is there twice", name);
+                               "the input \"%s\" is given twice", name);
     }
     input->place = *place;
     TRY(json_require(place, "datatype", err));
@@ -171,7 +172,7 @@ static enum status read_inputs(const struct json_place *root, struct kserve *kse
     struct json_place place;
     size_t count = 0;
     TRY(json_require_array(root, "inputs", &count, err));
-    for (size_t i = 0; i < count; i++) { /* a fifth is refused */
+    for (size_t i = 0; i < count; i++) { /* read_input() refuses a fifth input */
         TRY(json_array_object(root, "inputs", i, &place, err));
         TRY(read_input(&place, kserve, call, err));
     }
@@ -216,16 +217,17 @@ static enum status read_output(const struct json_place *place, struct kserve *ks
     }
     if (out->named) {
         return error_set_field(err, STATUS_INVALID_FIELD, place->path,
-                               "the output \"%s\" is there twice", name);
+                               "the output \"%s\" is given twice", name);
     }
     TRY(kserve_read_output_parameters(place, &out->shm, &out->binary, err));
     if (!carry) {
         TRY(kserve_read_output_dtype(place, &kserve->attributes, err));
     }
     if (carry && out->shm.region[0] != '\0') {
-        return json_field_refuse(place, "parameters.shared_memory_region", -1,
-                                 STATUS_INVALID_FIELD, err,
-                                 "the carry is answered in the body: as binary or JSON data");
+        return json_field_refuse(
+            place, "parameters.shared_memory_region", -1, STATUS_INVALID_FIELD, err,
+            "no shared memory: the answer's body has the carry, as binary or "
+            "JSON data");
     }
     out->named = true;
     out->place = *place;
@@ -243,20 +245,21 @@ static enum status read_outputs(const struct json_place *root, struct kserve *ks
         return STATUS_OK;
     }
     TRY(json_require_array(root, "outputs", &count, err));
-    for (size_t i = 0; i < count; i++) { /* a third is refused */
+    for (size_t i = 0; i < count; i++) { /* read_output() refuses a third output */
         TRY(json_array_object(root, "outputs", i, &place, err));
         TRY(read_output(&place, kserve, err));
     }
     return STATUS_OK;
 }
 
-/* Is y to be answered? Not if `outputs` asks for the carry alone. The carry always is. */
+/* Return whether the answer contains y: not if `outputs` requests the carry alone. The carry
+ * is always part of the answer. */
 static bool has_output(const struct kserve *kserve)
 {
     return kserve->output.named || !kserve->carry_output.named;
 }
 
-/* Are the numbers of y to be text? */
+/* Return whether the numbers of y are text. */
 static bool has_text(const struct scan_call *call)
 {
     const struct kserve *kserve = call->dialect;
@@ -282,8 +285,8 @@ static enum status read_id(const struct json_place *root, struct scan_call *call
     return STATUS_OK;
 }
 
-/* Where x is. */
-static void place_x(const struct framed_tensor *x, struct scan_call *call)
+/* Set the location of x. */
+static void locate_x(const struct framed_tensor *x, struct scan_call *call)
 {
     call->input_bytes = x->bytes;
     if (x->array != NULL) {
@@ -301,8 +304,9 @@ static void place_x(const struct framed_tensor *x, struct scan_call *call)
     memcpy(call->desc.sizes, x->sizes, sizeof call->desc.sizes);
 }
 
-/* Where the axis is, if it is a tensor; one written as JSON joins the attributes. */
-static enum status place_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
+/* Set the location of the axis if it is a tensor. An axis written as JSON is stored with the
+ * attributes. */
+static enum status locate_axis(struct kserve *kserve, struct scan_call *call, struct error *err)
 {
     const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     if (axis->place.object == NULL) {
@@ -329,9 +333,9 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     TRY(read_inputs(&root, kserve, call, err));
     TRY(read_outputs(&root, kserve, err));
     const struct framed_tensor *x = &kserve->inputs[TENSOR_X];
-    place_x(x, call);
+    locate_x(x, call);
     json_path_of(&x->place, "shape", -1, kserve->shape_field);
-    TRY(place_axis(kserve, call, err));
+    TRY(locate_axis(kserve, call, err));
     const struct framed_tensor *offsets = &kserve->inputs[TENSOR_OFFSETS];
     if (offsets->place.object != NULL) {
         TRY(offsets_announce(call, MODEL_OFFSETS, offsets->elements, err));
@@ -340,12 +344,12 @@ static enum status read_json(const struct codec_request *request, struct kserve 
     return framed_check_announced(request, call->payload_max, err);
 }
 
-/* The attributes are known: the output is packed, and so is the input. */
+/* Set the sizes of input and output, both contiguous. All attributes are known. */
 static enum status size_output(const struct kserve *kserve, struct scan_call *call,
                                struct error *err)
 {
     struct scan_desc room;
-    uint64_t elements = 0; /* of a geometry that scan_plan_make() refuses */
+    uint64_t elements = 0; /* 0 for a geometry that scan_plan_make() refuses */
     const struct shm_window *window = &kserve->output.shm;
     (void)buffer_reach(scan_output_desc(&call->desc, &room), NULL, &elements);
     call->output_bytes = elements * dtype_info(call->desc.dtype)->bytes;
@@ -368,7 +372,7 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     if (model->axis_input) {
         return error_set(err, STATUS_INVALID_REQUEST,
                          "model %s has two inputs, and a raw binary request (" FRAMED_HEADER
-                         ": 0) carries one: describe them in JSON",
+                         ": 0) has one: describe them in JSON",
                          model->name);
     }
     kserve->attributes.values[KSERVE_BINARY_OUTPUT] = true;
@@ -397,9 +401,10 @@ static enum status read_raw(const struct codec_request *request, struct byte_vie
     return STATUS_OK;
 }
 
-/* The carry of a part: what of it is known before its bytes are; and what goes with offsets. */
-static enum status place_carry(const struct kserve *kserve, struct scan_call *call,
-                               struct error *err)
+/* Check the carry or offsets of the request as far as possible before their bytes arrive, and
+ * set their locations. */
+static enum status locate_carry(const struct kserve *kserve, struct scan_call *call,
+                                struct error *err)
 {
     const struct framed_tensor *carry = &kserve->inputs[TENSOR_CARRY];
     const struct scan_desc *desc = &call->desc;
@@ -417,7 +422,7 @@ static enum status place_carry(const struct kserve *kserve, struct scan_call *ca
     if (kserve->carry_output.named && carry_answer_most(desc, false) == 0) {
         return error_set_field(err, STATUS_INVALID_FIELD, "outputs",
                                "the output \"" MODEL_CARRY
-                               "\" is there if part is first or next");
+                               "\" exists only if part is first or next");
     }
     TRY(cumsum_check_part(desc, false, carry->elements > 0, err));
     if (carry->elements == 0) {
@@ -442,15 +447,15 @@ static enum status kserve_decode(const struct codec_request *request, struct byt
     }
     TRY(kserve_apply(&kserve->attributes, kserve->model, &call->desc, err));
     TRY(size_output(kserve, call, err));
-    /* A carry, too, counts as text: its bytes are copied behind that. */
+    /* An answer with a carry counts as text, because the carry is copied behind the JSON. */
     bool text = has_text(call) || carry_answer_most(&call->desc, false) > 0;
     call->answer_format = text ? CODEC_FORMAT_JSON : CODEC_FORMAT_RAW;
-    return place_carry(kserve, call, err);
+    return locate_carry(kserve, call, err);
 }
 
 /* ---- complete ---- */
 
-/* The carry, into memory of its own, before its place is taken. */
+/* Copy the carry into its own memory, before x overwrites it. */
 static enum status complete_carry(struct scan_call *call, const void *input, struct error *err)
 {
     const struct kserve *kserve = call->dialect;
@@ -471,7 +476,7 @@ static enum status complete_carry(struct scan_call *call, const void *input, str
     return cumsum_take_carry(NULL, came, call->parallel, call, err);
 }
 
-/* The same of the offsets. */
+/* Copy and check the offsets, before x overwrites them. */
 static enum status complete_offsets(struct scan_call *call, const void *input,
                                     struct error *err)
 {
@@ -494,7 +499,7 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
     struct kserve *kserve = call->dialect;
     const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     TRY(framed_check_payload(payload_bytes, call->payload_max, err));
-    if (call->axis_pending) { /* before its bytes are written over */
+    if (call->axis_pending) { /* before x overwrites its bytes */
         const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                          : (const void *)call->axis_bytes;
         const int64_t value = framed_axis_from_bytes(axis->dtype, bytes);
@@ -526,7 +531,7 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
 static uint64_t kserve_head_max(const struct scan_call *call)
 {
     enum {
-        KEYS = 250 /* bytes of keys, names and sizes of the carry */
+        KEYS = 250 /* upper bound for keys, names and sizes of the carry, in bytes */
     };
     const uint64_t most = framed_head_max(call, has_text(call));
     const uint64_t carry = cumsum_carry_bytes(call);
@@ -535,11 +540,11 @@ static uint64_t kserve_head_max(const struct scan_call *call)
     }
     const struct json_print print = {.dtype = DTYPE_U8, .elements = carry};
     const bool fits = carry < SIZE_MAX / 16 && most < UINT64_MAX - KEYS;
-    return fits ? json_tensor_write_max(&print, most + KEYS)
-                : UINT64_MAX; /* and of its bytes */
+    return fits ? json_tensor_write_max(&print, most + KEYS) : UINT64_MAX;
 }
 
-/* The elements follow as bytes, or are text here, or are in shared memory. */
+/* Write a tensor of the answer. Its elements follow the JSON as bytes, are JSON numbers here,
+ * or are in shared memory. */
 static void write_tensor(struct json_writer *w, const char *name,
                          const struct json_print *print, const int64_t *sizes, int rank,
                          const struct kserve_output *as)
@@ -550,7 +555,7 @@ static void write_tensor(struct json_writer *w, const char *name,
     json_writer_member_string(w, "datatype", info->kserve);
     json_writer_member_int_list(w, "shape", sizes, rank);
     if (as->binary) {
-        /* the only key that may be here: clients take others for an error */
+        /* Clients reject any other key in this object. */
         json_writer_member_object(w, "parameters");
         json_writer_member_uint(w, "binary_data_size", print->elements * info->bytes);
         json_writer_end_object(w);
@@ -577,7 +582,8 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     json_writer_member_string(&w, "model_name", kserve->model->name);
     json_writer_member_string(&w, "model_version", MODEL_VERSION);
     json_writer_member_array(&w, "outputs");
-    if (answer->head_bytes > 0) { /* first: between the text and the output's bytes is room */
+    if (answer->head_bytes > 0) { /* first, because its bytes are sent between the JSON and
+                                     those of y */
         const int64_t size = (int64_t)answer->head_bytes;
         const struct json_print print = {.dtype = DTYPE_U8,
                                          .data = answer->head,
@@ -600,7 +606,7 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     return framed_answer(&w, call, carry, framed, answer, err);
 }
 
-/* The inputs may come in any order, and the axis as one of them or as a parameter. */
+/* Inputs may have any order, and the axis may be an input or a parameter. */
 static const char *kserve_plan_field(const struct scan_call *call, const char *field)
 {
     const struct kserve *kserve = call->dialect;

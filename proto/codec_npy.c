@@ -1,9 +1,9 @@
 /* POST /v1/cumsum, application/x-npy: NumPy's file format, attributes in the query.
  *
- * head_need() asks for a carry or offsets, if the request has them, and for the header of the file
- * (npy_header.h); decode() parses the header and computes the size of the payload; answer_npy()
- * writes a header of version 1.0. Possible failures: INVALID_NPY and INVALID_DTYPE for the header,
- * INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
+ * head_need() asks for a carry or offsets, if the request has them, and for the header of the
+ * file (npy_header.h); decode() parses the header and computes the size of the payload;
+ * answer_npy() writes a header of version 1.0. Possible failures: INVALID_NPY and
+ * INVALID_DTYPE for the header, INVALID_SHAPE for a scalar, LENGTH_MISMATCH. */
 #include "proto/attributes.h"
 #include "proto/codec_cumsum.h"
 #include "proto/cumsum_request.h"
@@ -39,7 +39,7 @@ enum status codec_npy_head_need(const struct codec_request *request, struct byte
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)front;
     TRY(npy_header_need(bytes_behind(head, front), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
-        *need = front + (uint64_t)file; /* decode() says what the body is instead */
+        *need = front + (uint64_t)file; /* decode() reports what the body contains instead */
         return STATUS_OK;
     }
     if (file >= 0 && (uint64_t)file < found) {
@@ -51,7 +51,7 @@ enum status codec_npy_head_need(const struct codec_request *request, struct byte
     return STATUS_OK;
 }
 
-/* Set the strides of a column-major tensor. If the strides overflow, the size of the tensor does,
+/* Set the strides of a column-major tensor. If a stride overflows, the tensor's size overflows
  * too, and the tensor is refused. */
 static void set_fortran_strides(struct scan_desc *desc)
 {
@@ -89,7 +89,7 @@ enum status codec_npy_decode(const struct codec_request *request, struct byte_vi
                                "the NPY shape is (): a scalar has no axis to sum along, send "
                                "at least one dimension");
     }
-    TRY(attributes_settle(desc, &lists.wishes, err));
+    TRY(attributes_complete(desc, &lists.wishes, err));
     TRY(attributes_check_strides(desc, &lists, err));
     TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));

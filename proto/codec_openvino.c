@@ -5,13 +5,13 @@
  *                 {"precision": "I64", "shape": [], "data": -1}]}
  *
  * An input may have "binary_data_size" instead of "data"; its bytes then follow the JSON, in
- * the order of the inputs. The answer has the form of the first input, and its type, but that sums
- * of booleans are of I64.
+ * the order of the inputs. The answer has the form and the type of the first input, except
+ * that sums of booleans have type I64.
  *
- * decode() reads attributes and inputs, complete() turns text into the tensor and reads an axis
- * that came as bytes, encode() writes the one output. Possible failures: a member is unknown,
- * missing or of another kind; a tensor cannot be (INVALID_DTYPE, INVALID_SHAPE); LENGTH_MISMATCH;
- * OUT_OF_MEMORY. */
+ * decode() reads attributes and inputs; complete() converts text to the tensor and reads an
+ * axis that was sent as bytes; encode() writes the output. Possible failures: a member is
+ * unknown, missing or of another kind; a tensor is not valid (INVALID_DTYPE, INVALID_SHAPE);
+ * LENGTH_MISMATCH; OUT_OF_MEMORY. */
 #include "proto/codec.h"
 
 #include "proto/attributes.h"
@@ -23,12 +23,12 @@
 struct openvino {
     struct framed framed;
     struct framed_tensor data;
-    struct framed_tensor axis; /* place.object NULL without one */
+    struct framed_tensor axis; /* place.object is NULL if there is no axis input */
 };
 
 /* ---- one input ---- */
 
-/* Its elements are data, or binary_data_size of bytes after the JSON. */
+/* Read one input: its elements are "data", or "binary_data_size" bytes after the JSON. */
 static enum status read_port(const struct json_doc *doc, bool axis, struct framed_tensor *port,
                              uint64_t *payload, struct error *err)
 {
@@ -54,8 +54,9 @@ static enum status read_port(const struct json_doc *doc, bool axis, struct frame
 
 /* ---- the operator ---- */
 
-/* Refuse a precision outside a port. json_fields_known() would say that no precision is chosen
- * here, but the clients of this dialect choose one in each port. */
+/* Refuse the member "precision" outside a port. json_fields_known() would answer that this
+ * service has no choice of precision; in this dialect, however, each port has a precision, so
+ * this sentence says where to write it. */
 static enum status refuse_precision(const struct json_place *place, struct error *err)
 {
     char path[JSON_PATH_MAX];
@@ -85,7 +86,7 @@ static enum status read_attributes(const struct json_place *root, struct scan_de
     return json_field_bool(&place, "reverse", true, &desc->reverse, err);
 }
 
-/* Input 0, the data, and if it is there, input 1, the axis. */
+/* Read input 0, the data, and input 1, the axis, if it is present. */
 static enum status read_inputs(const struct json_place *root, struct openvino *openvino,
                                struct scan_call *call, struct error *err)
 {
@@ -131,8 +132,8 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     memcpy(call->desc.sizes, data->sizes, sizeof data->sizes);
     call->input_bytes = data->bytes;
     const struct attribute_wishes none = {.has_output = false};
-    TRY(attributes_settle(&call->desc, &none, err));
-    call->output_bytes = data->elements * dtype_info(call->desc.dtype)->bytes; /* packed */
+    TRY(attributes_complete(&call->desc, &none, err));
+    call->output_bytes = data->elements * dtype_info(call->desc.dtype)->bytes; /* contiguous */
     call->source = data->binary ? CALL_SOURCE_PAYLOAD : CALL_SOURCE_TEXT;
     call->answer_format = data->binary ? CODEC_FORMAT_RAW : CODEC_FORMAT_JSON;
     if (data->array != NULL) {
@@ -151,7 +152,8 @@ static enum status openvino_complete(struct scan_call *call, void *input,
             openvino->axis.dtype, (const char *)input + openvino->axis.payload_offset);
     }
     if (call->source == CALL_SOURCE_PAYLOAD) {
-        return STATUS_OK; /* it is the first tensor: in its place */
+        return STATUS_OK; /* already at the start: the data are the first tensor of the
+                             payload */
     }
     const struct json_read how = {.parallel = call->parallel};
     return framed_tensor_read_data(&openvino->data, how, input, err);
@@ -178,7 +180,8 @@ static enum status openvino_encode(const struct scan_call *call, const void *out
     const char *came = json_string_value(precision);
     const struct dtype_info *sums = dtype_info(call->desc.dtype);
     json_writer_member_string(&w, "precision",
-                              !call->desc.converts        ? came /* as it was spelt */
+                              !call->desc.converts        ? came /* in the spelling of the
+                                                                    request */
                               : strcmp(came, "BOOL") == 0 ? sums->openvino_ir
                                                           : sums->openvino_type);
     json_writer_member_int_list(&w, "shape", port->sizes, port->rank);

@@ -1,5 +1,5 @@
-/* POST /v1/cumsum, application/octet-stream: the query describes the tensor, and the body is the
- * buffer.
+/* POST /v1/cumsum, application/octet-stream: the query describes the tensor, and the body is
+ * the buffer.
  *
  *     ?dtype=float32&shape=2,3&axis=1    24 bytes    Tally-Dtype: float32, Tally-Shape: 2,3
  *
@@ -21,13 +21,14 @@ enum {
             ATTRIBUTE_STRIDES | ATTRIBUTE_OUTPUT_STRIDES | ATTRIBUTE_PART |
             ATTRIBUTE_OUTPUT_DTYPE | ATTRIBUTE_NAN | ATTRIBUTE_INITIAL |
             ATTRIBUTE_INCLUDE_INITIAL,
-    SMALL_BODY = 65536, /* a larger one is refused for its length before any byte has come */
-    NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this, */
-    NPY_USUAL_MAX = 256 /*   and hardly ever more */
+    SMALL_BODY = 65536, /* a larger body is refused for its length before its first byte
+                           arrives */
+    NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this size, */
+    NPY_USUAL_MAX = 256 /* and rarely exceed this one */
 };
 
-/* Add to a LENGTH_MISMATCH what the body may be instead, judged by those bytes of it that are
- * there, else by its length. */
+/* Add to a LENGTH_MISMATCH a guess at the content of the body: by its first bytes if they have
+ * arrived, else by its length. */
 static void name_content(struct byte_view bytes, uint64_t found, uint64_t expected,
                          struct error *err)
 {
@@ -61,7 +62,7 @@ enum status codec_raw_decode(const struct codec_request *request, struct byte_vi
                                "shape, such as ?dtype=float32&shape=2,3",
                                missing);
     }
-    TRY(attributes_settle(&call->desc, &lists.wishes, err));
+    TRY(attributes_complete(&call->desc, &lists.wishes, err));
     TRY(attributes_check_strides(&call->desc, &lists, err));
     TRY(cumsum_take_front(request, head, call, &carry, err));
     TRY(cumsum_take_part(request, carry, call, err));
@@ -72,8 +73,8 @@ enum status codec_raw_decode(const struct codec_request *request, struct byte_vi
     return status;
 }
 
-/* True if decode() will certainly refuse the body, because a packed tensor as the query describes
- * it has another length. */
+/* Return true if decode() will certainly refuse the body, because the length of a contiguous
+ * tensor described by the query differs from the body's. */
 static bool has_wrong_length(const struct codec_request *request)
 {
     struct scan_desc desc = {.rank = 0};
@@ -86,8 +87,8 @@ static bool has_wrong_length(const struct codec_request *request)
            elements * dtype_info(desc.dtype)->bytes != (uint64_t)request->body_bytes;
 }
 
-/* A tensor has no head but a carry or offsets. If the length of a small body is wrong, the head is
- * the first bytes of the body, so that decode() can say what they look like. */
+/* The head is a carry or offsets, if any. If the length of a small body is wrong, its first
+ * bytes are read as head, so that decode() can name their content. */
 enum status codec_raw_head_need(const struct codec_request *request, struct byte_view head,
                                 uint64_t *need, struct error *err)
 {

@@ -1,5 +1,5 @@
-/* The guess: signatures first, then texts of two or four bytes a character, then other texts.
- * Failure mode: a wrong guess, which changes only the words of a refusal. */
+/* The guess: signatures first, then text with two or four bytes per character, then other
+ * text. Failure mode: a wrong guess, which changes only the words of a refusal. */
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"
@@ -33,7 +33,8 @@ static const struct {
     {CONTENT_ARRAY_TEXT, 7, "tensor("},
 };
 
-/* Sets of characters. A number begins with one of NUMBER and continues with those of NUMBER_END. */
+/* Sets of characters. A number begins with one of NUMBER and continues with those of
+ * NUMBER_END. */
 #define BLANKS     " \n\r\t"
 #define NUMBER     "0123456789-."
 #define NUMBER_END NUMBER "+eE"
@@ -50,8 +51,8 @@ static bool is_one_of(char c, const char *characters)
     return c != '\0' && strchr(characters, c) != NULL;
 }
 
-/* Guess the kind of a text that begins with '['. JSON has commas between numbers; str() of a NumPy
- * array has blanks there, and writes 1. for 1.0. */
+/* Guess the kind of a text that begins with '['. JSON separates numbers with commas; str() of
+ * a NumPy array separates them with blanks, and writes 1. for 1.0. */
 static enum content_kind guess_array(const char *text)
 {
     const char *number = skip(text, "[" BLANKS);
@@ -61,7 +62,7 @@ static enum content_kind guess_array(const char *text)
     const char *end = skip(number, NUMBER_END);
     const char *next = skip(end, BLANKS);
     if (end == number || *next == '\0') {
-        return CONTENT_UNKNOWN; /* no number, a long number, or too few bytes */
+        return CONTENT_UNKNOWN; /* not a number, a long number, or too few bytes */
     }
     if (end[-1] == '.' || is_one_of(*next, NUMBER)) {
         return CONTENT_ARRAY_TEXT;
@@ -75,8 +76,8 @@ static bool is_columns(const char *text)
     return *skip(text, NUMBER_END SEPARATORS) == '\0' && strpbrk(text, SEPARATORS) != NULL;
 }
 
-/* Return true if the text begins with a line of names that commas separate, and the next line begins
- * with a number. */
+/* Return true if the text begins with a line of names separated by commas, and the next line
+ * begins with a number. */
 static bool has_column_names(const char *text)
 {
     bool comma = false;
@@ -98,7 +99,7 @@ static enum content_kind guess_object(const char *text)
                                    : CONTENT_UNKNOWN;
 }
 
-/* Guess the kind of a text. whole: the text has no NUL among its characters. */
+/* Guess the kind of a text. whole: the text contains no NUL. */
 static enum content_kind guess_text(const char *text, bool whole)
 {
     const char *start = skip(text, BLANKS);
@@ -115,11 +116,11 @@ static enum content_kind guess_text(const char *text, bool whole)
     return behind > start && *behind == '=' ? CONTENT_FORM : CONTENT_UNKNOWN;
 }
 
-/* Encodings of two or four bytes a character. UTF-32 stands first, because the mark of UTF-32LE begins
- * with that of UTF-16LE. */
+/* Encodings with two or four bytes per character. UTF-32 stands first, because the mark of
+ * UTF-32LE begins with that of UTF-16LE. */
 static const struct encoding {
     enum content_kind kind;
-    unsigned char bytes; /* of a character */
+    unsigned char bytes; /* bytes per character */
     bool big_endian;
     char mark[4];
 } encodings[] = {
@@ -129,13 +130,14 @@ static const struct encoding {
     {CONTENT_UTF16BE, 2, true, "\xfe\xff"},
 };
 
-/* Characters of CSV that are taken for text: fewer may be the elements of an array of small integers. */
+/* Least characters of a CSV: a shorter sequence may be an array of small integers. */
 enum {
     WIDE_COLUMNS = 8
 };
 
-/* Convert the text to one byte a character, with 'x' for a character beyond ASCII. The result ends at a
- * NUL or at the last whole character. Returns the number of whole characters that the bytes have. */
+/* Convert the text to one byte per character, with 'x' for a character beyond ASCII. The
+ * result ends at a NUL or at the last complete character. Returns the number of complete
+ * characters. */
 static size_t narrow_text(const struct encoding *encoding, const char *bytes, size_t count,
                           char text[CONTENT_GUESS_BYTES + 1])
 {
@@ -153,7 +155,7 @@ static size_t narrow_text(const struct encoding *encoding, const char *bytes, si
     return used;
 }
 
-/* Return true if no character of the text is a control character that text does not have. */
+/* Return true if the text contains no control character other than those of plain text. */
 static bool is_printable(const char *text)
 {
     while ((unsigned char)*text >= ' ' || is_one_of(*text, BLANKS)) {
@@ -162,9 +164,9 @@ static bool is_printable(const char *text)
     return *text == '\0';
 }
 
-/* Guess the encoding of a text of two or four bytes a character. Behind a mark any printable text
- * counts. Without a mark only JSON and CSV count, because the elements of an array may look like
- * other short texts. */
+/* Guess the encoding of a text with two or four bytes per character. With a byte order mark
+ * any printable text is accepted; without one only JSON and CSV, because the elements of an
+ * array may look like other short texts. */
 static enum content_kind guess_wide(const char *start, size_t count)
 {
     char text[CONTENT_GUESS_BYTES + 1];

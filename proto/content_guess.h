@@ -1,6 +1,6 @@
-/* A guess at the content of a body by its first bytes, for the refusal of a body whose content differs
- * from its Content-Type. The guess changes only the words of the refusal. A content that is not
- * recognised for certain is CONTENT_UNKNOWN. Failure modes: none. Thread: any. */
+/* A guess at the content of a body by its first bytes, for the refusal of a body whose content
+ * differs from its Content-Type. The guess changes only the words of the refusal. A content
+ * that is not recognised for certain is CONTENT_UNKNOWN. Failure modes: none. Thread: any. */
 #ifndef TALLY_PROTO_CONTENT_GUESS_H
 #define TALLY_PROTO_CONTENT_GUESS_H
 
@@ -57,14 +57,14 @@ enum content_kind {
 
 enum content_kind content_guess(const void *bytes, size_t count);
 
-/* Return true if the kind is a text of two or four bytes a character. */
+/* Return true if the kind is a text with two or four bytes per character. */
 bool content_is_wide(enum content_kind kind);
 
-/* Return true if these first bytes of a file have no NUL and no line end: curl -d strips both from a
- * file. */
+/* Return true if these first bytes of a file have no NUL and no line end: curl -d strips both
+ * from a file. */
 bool content_may_be_stripped(const void *bytes, size_t count);
 
-/* Advice for such a file. */
+/* Advice for a file that curl -d may have stripped. */
 #define CONTENT_STRIPPED_ADVICE                                                     \
     "curl -d (--data) strips NUL bytes and line ends from a file: with curl, send " \
     "it by --data-binary @FILE"

@@ -1,10 +1,10 @@
-/* The parts of a request for cumulative sums that do not depend on its format: the bytes in front
- * of a binary tensor (a carry or offsets), the rules of parts, totals and carries, and the length
- * of the payload.
+/* The parts of a request for cumulative sums that do not depend on its format: the bytes in
+ * front of a binary tensor (a carry or offsets), the rules of parts, totals and carries, and
+ * the length of the payload.
  *
  * Possible failures: LENGTH_MISMATCH, whose sentence says how the expected length comes about;
- * INVALID_FIELD and MISSING_FIELD for attributes that exclude or need each other; INVALID_DATA for
- * a damaged carry; INVALID_DTYPE for bfloat16 in an NPY answer. */
+ * INVALID_FIELD and MISSING_FIELD for attributes that exclude or need each other; INVALID_DATA
+ * for a damaged carry; INVALID_DTYPE for bfloat16 in an NPY answer. */
 #include "proto/cumsum_request.h"
 
 #include "proto/attribute_words.h"
@@ -18,7 +18,7 @@
 /* ---- bytes in front of a tensor, parts ---- */
 
 enum {
-    CARRY_STEP = 64 << 10 /* bytes of a carry whose checksum is computed at a time */
+    CARRY_STEP = 64 << 10 /* bytes of a carry that are added to the checksum at a time */
 };
 
 static enum status carry_need(const struct codec_request *request, struct byte_view head,
@@ -115,9 +115,10 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                part ? "to a part" : "with totals");
     }
     if (desc->has_initial && (goes_on || carry)) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "initial",
-                               "the carry holds the initial value already, which the part that "
-                               "begins the lines counted: leave initial out of the others");
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "initial",
+            "the carry holds the initial value already: give initial with the "
+            "first part only");
     }
     if (desc->include_initial && (goes_on || totals)) {
         return error_set_field(err, STATUS_INVALID_FIELD, "include_initial",
@@ -127,10 +128,11 @@ enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool ca
                                        : WORDS_INCLUDE_INITIAL_TOTALS);
     }
     if (goes_on && !carry) {
-        return error_set_field(err, STATUS_MISSING_FIELD, "carry",
-                               "part is %s, but there is no carry: send that of the answer to "
-                               "the part before it, or part=first",
-                               desc->part == SCAN_PART_NEXT ? "next" : "last");
+        return error_set_field(
+            err, STATUS_MISSING_FIELD, "carry",
+            "part is %s, but there is no carry: send the carry in the answer "
+            "to the previous part, or part=first",
+            desc->part == SCAN_PART_NEXT ? "next" : "last");
     }
     if (!goes_on && !totals && carry) {
         return error_set_field(

@@ -11,9 +11,9 @@ static inline uint64_t cumsum_front_bytes(const struct codec_request *request)
     return request->carry_bytes + request->offsets_bytes;
 }
 
-/* head_need() of raw and NPY until the head has all of these bytes. The function checks the header
- * of a carry, and adds the carry to request->carry_crc, while the carry arrives. *need is
- * cumsum_front_bytes() when the head is complete.
+/* head_need() of raw and NPY until the head has all of these bytes. The function checks the
+ * header of a carry, and adds the carry to request->carry_crc, while the carry arrives. *need
+ * is cumsum_front_bytes() when the head is complete.
  * err   INVALID_DATA, INVALID_FIELD (offsets with a carry), LENGTH_MISMATCH */
 MUST_CHECK enum status cumsum_front_need(const struct codec_request *request,
                                          struct byte_view head, uint64_t *need,
@@ -26,34 +26,36 @@ MUST_CHECK enum status cumsum_take_front(const struct codec_request *request,
                                          struct byte_view head, struct scan_call *call,
                                          struct byte_view *carry, struct error *err);
 
-/* Check that part, totals, carry, offsets and the answer's format agree with each other, and set
- * the carry, the totals and the answer's format of *call. The attributes in call->desc are known.
- * carry: the whole carry, borrowed; empty if the request has none.
+/* Check that part, totals, carry, offsets and the answer's format agree with each other, and
+ * set the carry, the totals and the answer's format of *call. The attributes in call->desc are
+ * known. carry: the whole carry, borrowed; empty if the request has none.
  * err   INVALID_FIELD, MISSING_FIELD, INVALID_DATA; INVALID_DTYPE: bfloat16 in NPY */
 MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
                                         struct byte_view carry, struct scan_call *call,
                                         struct error *err);
 
-/* The two halves of cumsum_take_part(): whether the attributes agree with each other, and the check
- * of the carry. crc: the checksum of the first bytes of the carry; NULL: of none. */
+/* The two halves of cumsum_take_part(): whether the attributes agree with each other, and the
+ * check of the carry. crc: the checksum of the first bytes of the carry; NULL: of none. */
 MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
                                          struct error *err);
 MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
                                          const struct parallel *parallel,
                                          struct scan_call *call, struct error *err);
 
-/* Bytes of the carry to answer: the actual size if it is known, else the size for ordinary data. */
+/* Bytes of the carry to answer: the actual size if it is known, else the size for ordinary
+ * data. */
 uint64_t cumsum_carry_bytes(const struct scan_call *call);
 
-/* Compute the size of the binary payload of call->desc, and compare it with the length of the body
- * if that is known. A geometry that scan_plan_make() will refuse passes with a payload of 0 bytes.
+/* Compute the size of the binary payload of call->desc, and compare it with the length of the
+ * body if that is known. A geometry that scan_plan_make() will refuse passes with a payload of
+ * 0 bytes.
  * err   LENGTH_MISMATCH */
 MUST_CHECK enum status cumsum_size_payload(const struct codec_request *request,
                                            uint64_t head_bytes, struct scan_call *call,
                                            struct error *err);
 
-/* codec->complete of raw and NPY: check that the payload has the length of the input buffer, swap
- * its bytes if that is needed, and read the offsets in front of the payload.
+/* codec->complete of raw and NPY: check that the payload has the length of the input buffer,
+ * swap its bytes if that is needed, and read the offsets in front of the payload.
  * err   LENGTH_MISMATCH, INVALID_FIELD */
 MUST_CHECK enum status cumsum_complete_payload(struct scan_call *call, void *input,
                                                uint64_t payload_bytes, struct error *err);

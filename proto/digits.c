@@ -1,4 +1,4 @@
-/* Horner's rule, with a look at what the 64 bits hold. */
+/* Horner's rule with a check for overflow. */
 #include "proto/digits.h"
 
 size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits)

@@ -1,6 +1,7 @@
-/* Whole numbers in digits, in query strings, headers, settings and NPY files: the one
- * place where a number in text can overflow. (Numbers in JSON are proto/json/number_text.h's.)
- * No sign, no blanks, no prefix: callers know what may stand around the digits. Thread: any. */
+/* Whole numbers in digits: query strings, headers, settings and NPY files. Only this module
+ * has to handle overflow of a number in text. (proto/json/number_text.h reads numbers in
+ * JSON.) No sign, no blanks, no prefix: callers check the text around the digits. Thread:
+ * any. */
 #ifndef TALLY_PROTO_DIGITS_H
 #define TALLY_PROTO_DIGITS_H
 
@@ -10,14 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Read the digits that text[0..bytes) begins with, and return how many there are, 0 for none.
- * *value is the number, *fits whether 64 bits hold it. */
+/* Read the digits at the start of text[0..bytes) and return their number, or 0 if there are
+ * none. *value receives the number; *fits is false if the number exceeds 64 bits. */
 MUST_CHECK size_t digits_read(const char *text, size_t bytes, uint64_t *value, bool *fits);
 
-/* Whether all of text[0..bytes) is digits of a number that 64 bits hold: then *value. */
+/* Return true and set *value if text[0..bytes) consists of digits of a number that fits into
+ * 64 bits. */
 bool digits_are_all(const char *text, size_t bytes, uint64_t *value);
 
-/* The value of a hexadecimal digit in either case; -1: it is none. */
+/* Return the value of a hexadecimal digit in upper or lower case, or -1 if c is not one. */
 int hex_digit(char c);
 
 #endif

@@ -64,7 +64,8 @@ uint64_t dtype_bits(enum dtype dtype, int value)
         const int bias = (1 << (info->exponent_bits - 1)) - 1;
         const uint64_t magnitude = value < 0 ? -bits : bits;
         bits = (uint64_t)(value < 0) << (width - 1);
-        if (magnitude != 0) { /* the leading bit is not stored; it adds one to the exponent */
+        if (magnitude != 0) { /* the leading bit is not stored; adding it increments the
+                                 exponent */
             const int power = 63 - __builtin_clzll(magnitude);
             bits +=
                 ((uint64_t)(bias + power - 1) << fraction) + (magnitude << (fraction - power));
@@ -109,7 +110,7 @@ static bool is_spelling(enum dtype dtype, const char *text, size_t length)
     } words[] = {
         {"half", DTYPE_F16}, {"float", DTYPE_F32}, {"double", DTYPE_F64}, {"?", DTYPE_BOOL}};
     const struct dtype_info *info = &dtype_rows[dtype];
-    size_t order = 0; /* bytes of NumPy's mark of the byte order, little-endian or native */
+    size_t order = 0; /* bytes of NumPy's byte order mark, little-endian or native */
     while (order < length && (text[order] == '<' || text[order] == '|' || text[order] == '=')) {
         order++;
     }
@@ -168,7 +169,8 @@ void dtype_list_wider(enum dtype from, char *text, size_t size)
     }
 }
 
-/* Return the widest types of the set `types` (bit i: type i): floats, or types that are not floats. */
+/* Return the widest types of the set `types` (bit i: type i): floats, or types that are not
+ * floats. */
 static unsigned widest_types(unsigned types, bool floats)
 {
     size_t bytes = 0;

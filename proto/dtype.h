@@ -1,5 +1,6 @@
-/* The twelve element types: size, kind and the names of each type on the wire. One row per type; a
- * name is NULL where the dialect has no such type. A thirteenth type, bool, is for inputs only.
+/* The twelve element types: size, kind and the names of each type on the wire. One row per
+ * type; a name is NULL where the dialect has no such type. A thirteenth type, bool, is for
+ * inputs only.
  *
  * Failure modes: none but an unknown name. Thread: any. */
 #ifndef TALLY_PROTO_DTYPE_H
@@ -17,7 +18,7 @@ enum dtype_kind {
 
 /* clang-format off */
 /* B: bytes; exp: exponent bits of a float. The order is libtally's ABI. */
-/*    symbol B  kind      exp name        kserve    model     npy    DirectML   OV IR   OV     */
+/*    symbol B  kind      exp name        kserve    model     npy    DirectML   OV IR   OV */
 #define DTYPE_TABLE(X)                                                                         \
     X(F16,  2, FLOAT,    5,  "float16",  "FP16",   "fp16",   "<f2", "FLOAT16", "FP16", "f16")  \
     X(BF16, 2, FLOAT,    8,  "bfloat16", "BF16",   "bf16",   NULL,  NULL,      "BF16", "bf16") \
@@ -38,9 +39,9 @@ enum dtype {
     DTYPE_TABLE(X)
 #undef X
     DTYPE_COUNT,
-    /* The type of an input whose elements are bytes of 0 or 1. No kernel has this type: the elements
-     * are widened before the scan (proto/elements.h). dtype_info() and dtype_find() know bool;
-     * loops over the types leave bool out. */
+    /* The type of an input whose elements are bytes of 0 or 1. No kernel has this type:
+     * elements are widened before the scan (proto/elements.h). dtype_info() and dtype_find()
+     * accept bool; loops over the types exclude it. */
     DTYPE_BOOL = DTYPE_COUNT
 };
 
@@ -53,16 +54,17 @@ struct dtype_info {
     const char *openvino_type; /* element type name: "f32" */
     size_t bytes;              /* size of one element */
     enum dtype_kind kind;
-    int exponent_bits; /* of a float, else 0; sign and fraction take the other bits */
+    int exponent_bits; /* exponent bits of a float, else 0; the other bits are sign and
+                          fraction */
 };
 
 const struct dtype_info *dtype_info(enum dtype dtype);
 
 bool dtype_is_float(enum dtype dtype);
 
-/* Return true if sums of elements of type `from` may have the type `to`. `to` must hold every element
- * exactly: the same type, a wider type of the same kind, a wider signed type for an unsigned type,
- * or any integer type for bool. */
+/* Return true if sums of elements of type `from` may have the type `to`. `to` must represent
+ * every element exactly: the same type, a wider type of the same kind, a wider signed type for
+ * an unsigned type, or any integer type for bool. */
 bool dtype_widens(enum dtype from, enum dtype to);
 
 /* Return the bits of a small whole number, whose magnitude fits into the fraction. */
@@ -71,18 +73,19 @@ uint64_t dtype_bits(enum dtype dtype, int value);
 /* A set of names, for dtype_find(). */
 enum dtype_family {
     DTYPE_FAMILY_NAME,
-    /* Every name that a user may write for a type: the v1 name, or its spelling in NumPy (f4, <f4),
-     * C (half, float, double), the Open Inference Protocol (FP32) or OpenVINO (f32); the last two in
-     * any case of letters. OpenVINO's I8 and U8 are not in this family, because i8 and u8 have eight
-     * bytes in NumPy. float is C's float32: NumPy's float64 of that name is a Python type. */
+    /* Every name that a user may write for a type: the v1 name, or its spelling in NumPy (f4,
+     * <f4), C (half, float, double), the Open Inference Protocol (FP32) or OpenVINO (f32); the
+     * last two in any case. OpenVINO's I8 and U8 are excluded, because i8 and u8 are 8-byte
+     * types in NumPy. "float" means C's float32, not the float64 that NumPy derives from
+     * Python's float. */
     DTYPE_FAMILY_SPELLING,
     DTYPE_FAMILY_KSERVE,
     DTYPE_FAMILY_DIRECTML,
     DTYPE_FAMILY_OPENVINO /* IR precision or element type name */
 };
 
-/* Find the type with the name text[0..length) in `family`, bool included. Returns false if there is
- * none, and *out keeps its value. */
+/* Find the type with the name text[0..length) in `family`, bool included. Returns false if
+ * there is none, and *out keeps its value. */
 bool dtype_find(enum dtype_family family, const char *text, size_t length, enum dtype *out);
 
 /* Write "one of float16, bfloat16, ...", the names of one family, for messages. */
@@ -91,11 +94,12 @@ void dtype_list(enum dtype_family family, char *text, size_t size);
 /* Write "int16, int32, int64", the types that dtype_widens() allows for `from`. */
 void dtype_list_wider(enum dtype from, char *text, size_t size);
 
-/* Write "; int64 and uint64 take it": advice for a number that the type `asked` does not hold.
- * takers   the types that hold the number (bit i: type i)
- * The text names the widest of `takers`, because sums wrap or overflow in a type that just holds the
- * number. For an integer type the text names integer types; if no integer type is among `takers`, the
- * text names floats and the size from which whole numbers are rounded there. The text is empty if
+/* Write "; int64 and uint64 take it": advice for a number that the type `asked` cannot
+ * represent.
+ * takers   set of types that can represent the number (bit i: type i)
+ * The text names the widest of `takers`, because sums wrap or overflow in a type that can only
+ * just represent the number. For an integer type the text names integer types; if `takers` has
+ * none, it names floats and the size from which they round whole numbers. The text is empty if
  * `takers` is. */
 void dtype_takers(enum dtype asked, unsigned takers, char *text, size_t size);
 

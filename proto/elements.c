@@ -1,4 +1,4 @@
-/* Checks, NaN, widening, and the sums that no scan writes; see elements.h. */
+/* Checks of elements, NaN, widening, and sums that the scan does not write; see elements.h. */
 #include "proto/elements.h"
 
 #include "proto/attribute_words.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    CHUNK = 512,    /* elements that are widened at a time: they stay in a first-level cache */
-    MARK_BITS = 64, /* elements of a word of marks */
+    CHUNK = 512,    /* elements widened at a time: the chunk stays in the first-level cache */
+    MARK_BITS = 64, /* elements per word of marks */
     STEP_ROWS = 8 << 10 /* rows, or elements of one row, between two steps */
 };
 
@@ -56,7 +56,7 @@ uint64_t elements_nan_bits(enum dtype dtype)
     return ((UINT64_C(2) << info->exponent_bits) - 1) << (fraction - 1);
 }
 
-/* Of a number without its sign. */
+/* Return the bits of +infinity, which are those of every infinity without its sign. */
 static uint64_t infinity_bits(enum dtype dtype)
 {
     const struct dtype_info *info = dtype_info(dtype);
@@ -70,7 +70,8 @@ bool elements_is_nan(enum dtype dtype, uint64_t bits)
     return (bits & (sign - 1)) > infinity_bits(dtype);
 }
 
-/* Make +0.0 of what is NaN among at most MARK_BITS elements, and return which were. */
+/* Replace each NaN among at most MARK_BITS elements by +0.0, and return the set of replaced
+ * ones. */
 #define ZERO_NANS(name, type)                                                    \
     static uint64_t name(unsigned char *elements, unsigned count, type infinity) \
     {                                                                            \
@@ -146,7 +147,7 @@ static void load_integers(enum dtype dtype, const unsigned char *from, size_t co
             LOAD(uint16_t)
         }
         break;
-    default: /* no wider type widens */
+    default: /* 4 bytes: types of 8 bytes are never widened */
         if (has_sign) {
             LOAD(int32_t)
         } else {
@@ -180,13 +181,13 @@ static void store_integers(const int64_t *from, size_t count, size_t size, unsig
     }
 }
 
-/* The bits of a float32 from those of a float16. The exponent is moved by a multiplication, which is
- * exact and makes subnormal numbers normal ones. */
+/* Convert a float16 to a float32. A multiplication adjusts the exponent: it is exact and also
+ * normalizes subnormal numbers. */
 static float float_of_half(uint16_t half)
 {
     const uint32_t shifted = (uint32_t)(half & 0x7FFF) << 13;
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16;
-    uint32_t bits = shifted | 0x7F800000; /* of an infinity or a NaN */
+    uint32_t bits = shifted | 0x7F800000; /* an infinity or a NaN */
     float value = 0;
     memcpy(&value, &shifted, sizeof value);
     value *= 0x1p112F;
@@ -228,8 +229,8 @@ static void store_floats(const float *from, size_t count, enum dtype dtype, unsi
     }
 }
 
-/* Widens from the last element to the first, so that a wide element only overwrites narrow ones that
- * were read. */
+/* Widen from the last element to the first, so that each wide element overwrites only narrow
+ * elements that were already read. */
 static enum status widen(const struct scan_desc *desc, unsigned char *elements, uint64_t count,
                          const struct parallel *parallel, struct error *err)
 {
@@ -240,7 +241,7 @@ static enum status widen(const struct scan_desc *desc, unsigned char *elements, 
         int64_t integers[CHUNK];
         float floats[CHUNK];
     } held;
-    uint64_t bytes = 0; /* since the last step */
+    uint64_t bytes = 0; /* bytes widened since the last step */
     for (uint64_t left = count; left > 0;) {
         const size_t some = smaller_of(left, CHUNK);
         left -= some;
@@ -279,7 +280,7 @@ enum status elements_prepare(const struct scan_desc *desc, void *input, uint64_t
     return desc->converts ? widen(desc, input, count, parallel, err) : STATUS_OK;
 }
 
-/* ---- cells that no scan writes ---- */
+/* ---- cells that the scan does not write ---- */
 
 static void packed_strides(const int64_t *sizes, int rank, uint64_t *strides)
 {
@@ -315,12 +316,12 @@ static uint64_t segment_count(const struct scan_desc *desc)
     return desc->has_offsets ? desc->segments : 1;
 }
 
-/* The rows of the last dimension, one after the other. */
+/* An iterator over the rows along the last dimension. */
 struct rows {
     const struct elements_layout *layout;
     uint64_t index[LIMIT_RANK];
-    uint64_t in;  /* the cell where the row begins */
-    uint64_t out; /* from there on in the output */
+    uint64_t in;  /* first cell of the row in the input */
+    uint64_t out; /* first cell of the row in the output */
 };
 
 static bool rows_next(struct rows *rows)
@@ -340,9 +341,9 @@ static bool rows_next(struct rows *rows)
     return false;
 }
 
-/* Counts a row, or a piece of one, of so many elements, and takes a step once enough are done. Returns
+/* Add `elements` to the count and call parallel_step() when enough elements are done. Returns
  * false if the work is given up. */
-static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t elements)
+static bool rows_step(const struct parallel *parallel, uint64_t *done, uint64_t elements)
 {
     *done += 1 + elements / MARK_BITS;
     if (*done < STEP_ROWS) {
@@ -352,7 +353,7 @@ static bool rows_go_on(const struct parallel *parallel, uint64_t *done, uint64_t
     return parallel_step(parallel);
 }
 
-/* Inner dimensions of one element make no rows. */
+/* Remove inner dimensions of one element. */
 static void drop_inner(struct elements_layout *layout)
 {
     while (layout->rank > 1 && layout->sizes[layout->rank - 1] == 1) {
@@ -369,16 +370,16 @@ static bool is_empty(const struct elements_layout *layout)
     return empty;
 }
 
-/* The output that is written to, in steps. */
+/* An output and the state of writing to it in steps. */
 struct writing {
     const struct parallel *parallel;
-    uint64_t done; /* since the last step, as rows_go_on() counts */
+    uint64_t done; /* elements since the last step, counted by rows_step() */
     unsigned char *output;
-    size_t size; /* bytes of a cell */
+    size_t size; /* bytes per cell */
 };
 
-/* Write the value to all rows, which begin at cell `first` of the output. Returns false if the work is
- * given up. */
+/* Write the value to every cell of all rows; the first row starts at cell `first` of the
+ * output. Returns false if the work is given up. */
 static bool write_rows(struct writing *writing, const struct elements_layout *layout,
                        uint64_t first, uint64_t value)
 {
@@ -394,8 +395,7 @@ static bool write_rows(struct writing *writing, const struct elements_layout *la
                 little_endian_store(cell, size, value);
             }
             left -= some;
-            if (!rows_go_on(writing->parallel, &writing->done,
-                            (uint64_t)some * MARK_BITS / 8)) {
+            if (!rows_step(writing->parallel, &writing->done, (uint64_t)some * MARK_BITS / 8)) {
                 return false;
             }
         }
@@ -423,7 +423,8 @@ enum status elements_write_initial(const struct scan_desc *desc, bool packed,
     return STATUS_OK;
 }
 
-/* NaN to the sums of the marked elements of a row, `count` of them from `in` and `cells` on. */
+/* Write NaN to the sums of the marked elements of a row: `count` elements of the input from
+ * `in` on, and the output from `cells` on. */
 static void write_row(const struct elements_layout *layout, enum dtype dtype,
                       const uint64_t *marks, uint64_t in, unsigned char *cells, uint64_t count)
 {
@@ -434,7 +435,8 @@ static void write_row(const struct elements_layout *layout, enum dtype dtype,
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t at = in + i * in_step;
         const uint64_t rest = marks[at / MARK_BITS] >> at % MARK_BITS;
-        if (in_step == 1 && (rest & 1) == 0) { /* to the next mark of the word, or behind it */
+        if (in_step == 1 && (rest & 1) == 0) { /* continue at the next marked element, or
+                                                  behind this word of marks */
             const uint64_t left = MARK_BITS - at % MARK_BITS;
             i += (rest == 0 ? left : (uint64_t)__builtin_ctzll(rest)) - 1;
         } else if ((rest & 1) != 0) {
@@ -443,8 +445,8 @@ static void write_row(const struct elements_layout *layout, enum dtype dtype,
     }
 }
 
-/* NaN to the sums of the marked elements of all rows, which begin at cell `in` of the input and `out` of
- * the output. Returns false if the work is given up. */
+/* Write NaN to the sums of the marked elements of all rows, which start at cell `in` of the
+ * input and at cell `out` of the output. Returns false if the work is given up. */
 static bool write_nan_rows(struct writing *writing, const struct elements_layout *layout,
                            enum dtype dtype, const uint64_t *marks, uint64_t in, uint64_t out)
 {
@@ -457,7 +459,7 @@ static bool write_nan_rows(struct writing *writing, const struct elements_layout
             const uint64_t cell = rows.out + at * layout->out_strides[last];
             write_row(layout, dtype, marks, rows.in + at * layout->in_strides[last],
                       writing->output + cell * writing->size, some);
-            if (!rows_go_on(writing->parallel, &writing->done, some)) {
+            if (!rows_step(writing->parallel, &writing->done, some)) {
                 return false;
             }
         }
@@ -474,7 +476,8 @@ enum status elements_write_nan(const struct scan_desc *desc, bool packed, const 
     elements_layout_make(desc, packed, &layout);
     const bool empty = is_empty(&layout);
     const int axis = layout.axis;
-    /* Without sums between the segments their cells follow each other, as those of one line do. */
+    /* Without sums between the segments, the cells of all segments are contiguous along the
+     * axis. */
     const uint64_t count = desc->include_initial ? segment_count(desc) : 1;
     drop_inner(&layout);
     for (uint64_t i = 0; i < count && !empty; i++) {

@@ -48,7 +48,7 @@ static inline size_t exact_sum_bytes(enum dtype dtype)
 }
 
 /* Bytes of the sum of a line in the form that kernels use. Floats: a struct exact_sum.
- * Integers: 4 or 8, a sum modulo 2^32 or 2^64; a narrower type uses the low bytes. */
+ * Integers: 4 or 8 bytes, a sum modulo 2^32 or 2^64; a narrower type uses the low bytes. */
 static inline size_t carry_sum_bytes(enum dtype dtype)
 {
     const size_t integer = dtype_info(dtype)->bytes == sizeof(uint64_t) ? 8 : 4;

@@ -1,4 +1,5 @@
-/* Framing, shapes, places and axis tensors: one wording for the dialects that have them. */
+/* Framing, shapes, locations and axis tensors, with equal error texts in all dialects that
+ * have them. */
 #include "proto/framed.h"
 
 #include "proto/attributes.h"
@@ -85,16 +86,18 @@ enum status framed_check_members(const struct json_place *root, const char *cons
 {
     const bool part = json_field(root, "part") != NULL;
     if (json_field(root, "offsets") != NULL) {
-        return error_set_field(err, STATUS_UNKNOWN_FIELD, "offsets",
-                               "there is no offsets here: the descriptors of DirectML and "
-                               "OpenVINO know no segments, /v1/cumsum and v2 do");
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, "offsets",
+            "there is no field offsets: the descriptors of DirectML and OpenVINO "
+            "have no segments; /v1/cumsum and v2 have them");
     }
     if (part || json_field(root, "carry") != NULL) {
         const char *name = part ? "part" : "carry";
-        return error_set_field(err, STATUS_UNKNOWN_FIELD, name,
-                               "there is no %s here: the descriptors of DirectML and OpenVINO "
-                               "know no parts of a tensor, /v1/cumsum and v2 do",
-                               name);
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, name,
+            "there is no field %s: the descriptors of DirectML and OpenVINO have "
+            "no parts of a tensor; /v1/cumsum and v2 have them",
+            name);
     }
     return json_fields_known(root, known, count, err);
 }
@@ -137,8 +140,8 @@ enum status framed_answer(struct json_writer *w, const struct scan_call *call,
 uint64_t framed_head_max(const struct scan_call *call, bool text)
 {
     enum {
-        KEYS = 250, /* bytes of keys, names and sizes, and of what stands between them */
-        ESCAPED = 6 /* most bytes for one of the id's */
+        KEYS = 250, /* upper bound for keys, names, sizes and punctuation, in bytes */
+        ESCAPED = 6 /* maximum length of one escaped byte of the id */
     };
     const struct framed *framed = call->dialect;
     const struct json_print print = framed_print(call, NULL, call->output_bytes);

@@ -1,15 +1,15 @@
-/* What the dialects share whose body is JSON, then the bytes of their tensors: the first
- * Inference-Header-Content-Length bytes are JSON, or all of it without that header. Answers are
- * framed the same way:
+/* Common code of the dialects whose body is JSON followed by the bytes of tensors. The first
+ * Inference-Header-Content-Length bytes are JSON; without that header the whole body is.
+ * Answers are framed the same way:
  *
  *     Inference-Header-Content-Length: 70
  *     {"inputs": [{..., "binary_data_size": 24}, {..., "data": [0]}]} <24 bytes>
  *
- * First the framing, for all three; then one tensor of a request (type, shape, where its bytes
- * are) and the axis as a tensor, which OpenVINO's dialect and the Open Inference Protocol have in
- * common. Possible failures: what is said about lengths does not agree (INVALID_REQUEST,
- * LENGTH_MISMATCH), or a tensor cannot be (INVALID_SHAPE, INVALID_DTYPE, INVALID_DATA).
- * Thread: any. */
+ * The first half is the framing, used by all three dialects; the second half reads one tensor
+ * of a request (type, shape, location of its bytes) and the axis as a tensor, for OpenVINO's
+ * dialect and the Open Inference Protocol. Possible failures: lengths contradict each other
+ * (INVALID_REQUEST, LENGTH_MISMATCH), or a tensor is not valid (INVALID_SHAPE, INVALID_DTYPE,
+ * INVALID_DATA). Thread: any. */
 #ifndef TALLY_PROTO_FRAMED_H
 #define TALLY_PROTO_FRAMED_H
 
@@ -21,14 +21,15 @@
 
 #define FRAMED_HEADER "Inference-Header-Content-Length"
 
-/* What a dialect keeps of a request; more of its own may follow in a record that begins so.
+/* The record of a request in such a dialect; a dialect's own record begins with this struct.
  * Freed by codec_release(). */
 struct framed {
     struct json_doc doc;
-    char *text; /* owned: what of the request its answer repeats; NULL: nothing */
+    char *text; /* owned: text of the request that the answer repeats; NULL: none */
 };
 
-/* codec.plan_field() by a list of fields and what the dialect calls them; "" for others. */
+/* A table for codec.plan_field(): a field and the dialect's name for it; "" matches all
+ * others. */
 struct framed_name {
     const char *field;
     const char *name;
@@ -36,66 +37,68 @@ struct framed_name {
 const char *framed_plan_field(const struct framed_name *names, size_t count, const char *field);
 
 /* codec.head_need() of these dialects.
- * err   INVALID_REQUEST: the header announces more JSON than there is body; INVALID_FIELD: a
- *       carry or offsets come in front of it */
+ * err   INVALID_REQUEST: the header announces more JSON than the body has; INVALID_FIELD: a
+ *       carry or offsets precede the JSON */
 MUST_CHECK enum status framed_head_need(const struct codec_request *request,
                                         struct byte_view head, uint64_t *need,
                                         struct error *err);
 
-/* The length of the payload from the lengths of body and JSON; -1 if it is not known yet. */
+/* Return the length of the payload: body minus JSON; -1 if the body's length is unknown. */
 int64_t framed_payload_bytes(const struct codec_request *request);
 
-/* LENGTH_MISMATCH unless the payload has the expected length: says how the two lengths come
- * about. */
+/* LENGTH_MISMATCH unless the payload has the expected length; the sentence explains both
+ * lengths. */
 MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t expected,
                                             struct error *err);
 
-/* The same of the length that framed_payload_bytes() knows, if it does. */
+/* framed_check_payload() for the length from framed_payload_bytes(), if that is known. */
 MUST_CHECK enum status framed_check_announced(const struct codec_request *request,
                                               uint64_t expected, struct error *err);
 
-/* UNKNOWN_FIELD if the URL has query parameters: these dialects have none. */
+/* UNKNOWN_FIELD if the URL has query parameters: these dialects define none. */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);
 
-/* UNKNOWN_FIELD if a body has other members than these; of part, carry and offsets it says that the
- * descriptors of DirectML and OpenVINO know no parts and no segments. */
+/* UNKNOWN_FIELD if a body has members other than these. For part, carry and offsets the
+ * sentence says that the descriptors of DirectML and OpenVINO have neither parts nor
+ * segments. */
 MUST_CHECK enum status framed_check_members(const struct json_place *root,
                                             const char *const *known, size_t count,
                                             struct error *err);
 
-/* INVALID_DATA unless the array is flat, LENGTH_MISMATCH unless it has least..most numbers. */
+/* INVALID_DATA unless the array is flat; LENGTH_MISMATCH unless it has least..most numbers. */
 MUST_CHECK enum status framed_check_flat(const struct json_array *array, const char *field,
                                          uint64_t least, uint64_t most, struct error *err);
 
-/* Turn the finished text into the answer, followed by the bytes of a carry, if there are any, and
- * by call->output_bytes of the output if framed. The writer is emptied.
- * err   OUT_OF_MEMORY, also of work that was given up by call->parallel */
+/* Convert the finished text to the answer, followed by the bytes of a carry, if there are any,
+ * and by call->output_bytes bytes of the output if `framed`. The writer is empty afterwards.
+ * err   OUT_OF_MEMORY, also if call->parallel gave up the work */
 MUST_CHECK enum status framed_answer(struct json_writer *w, const struct scan_call *call,
                                      struct byte_view carry, bool framed, struct answer *answer,
                                      struct error *err);
 
-/* codec.head_max() of these dialects; `text`: with call->output_bytes of numbers in it. */
+/* codec.head_max() of these dialects. `text`: the numbers of call->output_bytes are in the
+ * text. */
 uint64_t framed_head_max(const struct scan_call *call, bool text);
 
-/* So many bytes of the output as numbers of the tensor's type, one flat array. */
+/* Describe `bytes` bytes of the output, printed as one flat array. */
 struct json_print framed_print(const struct scan_call *call, const void *output,
                                uint64_t bytes);
 
 /* ---- one tensor ---- */
 
-/* Absent if place.object is NULL. */
+/* One tensor of a request; absent if place.object is NULL. */
 struct framed_tensor {
-    struct json_place place; /* "inputs[0]"; borrowed from the document */
+    struct json_place place; /* path "inputs[0]"; borrowed from the document */
     enum dtype dtype;
     int rank;
     int64_t sizes[LIMIT_RANK];
     uint64_t elements;
     uint64_t bytes;
-    const struct json_array *array; /* JSON numbers, NULL if elsewhere; borrowed */
-    const json_t *scalar;           /* a lone JSON integer (axis only); borrowed */
+    const struct json_array *array; /* JSON numbers; NULL if the data are not JSON; borrowed */
+    const json_t *scalar;           /* a single JSON integer (axis only); borrowed */
     bool binary;
-    uint64_t payload_offset; /* binary: where in the payload */
-    struct shm_window shm;   /* region "" if not in shared memory */
+    uint64_t payload_offset; /* binary: byte offset in the payload */
+    struct shm_window shm;   /* region "" if the data are not in shared memory */
 };
 
 /* Read the member "shape" of a tensor of known type.
@@ -103,36 +106,36 @@ struct framed_tensor {
 MUST_CHECK enum status framed_tensor_read_shape(struct framed_tensor *tensor,
                                                 struct error *err);
 
-/* Take the member "data" as the tensor's numbers; `scalar`: a lone integer is fine.
+/* Read the member "data". `scalar`: a single integer is valid.
  * err   INVALID_FIELD: not an array */
 MUST_CHECK enum status framed_tensor_take_data(const struct json_doc *doc, const json_t *data,
                                                bool scalar, struct framed_tensor *tensor,
                                                struct error *err);
 
-/* LENGTH_MISMATCH unless the numbers that were taken, if any were, are as many as the shape says;
- * INVALID_DATA unless they are one flat array, if they have to be. */
+/* LENGTH_MISMATCH unless the number of JSON elements, if the data are JSON, fits the shape;
+ * INVALID_DATA if `flat` and the array is nested. */
 MUST_CHECK enum status framed_tensor_check_data(const struct framed_tensor *tensor, bool flat,
                                                 struct error *err);
 
-/* Convert the numbers that were taken, as `how` says but for type and field.
- * err   INVALID_DATA; CLIENT_GONE: given up by how.parallel */
+/* Convert the JSON numbers with the options of `how`; type and field are set here.
+ * err   INVALID_DATA; CLIENT_GONE: how.parallel gave up */
 MUST_CHECK enum status framed_tensor_read_data(const struct framed_tensor *tensor,
                                                struct json_read how, void *out,
                                                struct error *err);
 
-/* Take the next bytes of the payload, whose length so far is *payload, as the tensor's; `size`
- * is what the member `name` says they are.
- * err   LENGTH_MISMATCH: not what type and shape take */
+/* Assign the next bytes of the payload to the tensor and add them to *payload. `size` is their
+ * number according to the member `name`.
+ * err   LENGTH_MISMATCH: type and shape need another number of bytes */
 MUST_CHECK enum status framed_tensor_take_payload(struct framed_tensor *tensor,
                                                   const char *name, int64_t size,
                                                   uint64_t *payload, struct error *err);
 
-/* INVALID_DTYPE, INVALID_SHAPE unless the tensor can be the axis: int32 or int64, [] or [1];
- * `type_member` is the dialect's name for the type. */
+/* INVALID_DTYPE or INVALID_SHAPE unless the tensor can be the axis: int32 or int64, [] or [1].
+ * `type_member` is the dialect's name of the type's member. */
 MUST_CHECK enum status framed_tensor_check_axis(const struct framed_tensor *tensor,
                                                 const char *type_member, struct error *err);
 
-/* The value of an axis tensor, from its bytes or its JSON. */
+/* Return the value of an axis tensor from its bytes, or from its JSON. */
 int64_t framed_axis_from_bytes(enum dtype dtype, const void *bytes);
 MUST_CHECK enum status framed_axis_from_json(const struct framed_tensor *tensor, int64_t *axis,
                                              struct error *err);

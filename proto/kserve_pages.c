@@ -1,7 +1,7 @@
-/* Pages of the Open Inference Protocol. Names and types of members are those that tritonclient and
- * perf_analyzer read; perf_analyzer aborts if a member is missing. jansson packs members of a fixed
- * form; items of a list are appended one by one. Failure modes: no memory, which the writer
- * remembers; a request body that json/doc.h or json/fields.h refuses. */
+/* Pages of the Open Inference Protocol. Names and types of members are those that tritonclient
+ * and perf_analyzer read; perf_analyzer aborts if a member is missing. jansson packs members
+ * of a fixed form; items of a list are appended one by one. Failure modes: no memory, which
+ * the writer remembers; a request body that json/doc.h or json/fields.h refuses. */
 #include "proto/kserve_pages.h"
 
 #include "proto/json/doc.h"
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Append a value that jansson packed. jansson returns NULL without memory: then the writer fails. */
+/* Append a value that jansson packed. The value is NULL if jansson had no memory; then the
+ * writer fails. */
 static void put_packed(struct json_writer *w, json_t *value)
 {
     char *text = json_doc_dump(value);
@@ -36,8 +37,8 @@ void kserve_page_server(struct json_writer *w, const struct kserve_server *serve
                             server->shared_memory ? "system_shared_memory" : NULL));
 }
 
-/* A tensor of a model. Metadata have room for one datatype and one shape, which perf_analyzer sends;
- * the parameters beside them say which others the model takes. */
+/* A tensor of a model. The metadata have room for one datatype and one shape, which
+ * perf_analyzer sends; the parameters beside them list the other types and ranks. */
 struct tensor_info {
     const char *name;
     enum dtype declared;
@@ -122,8 +123,8 @@ void kserve_page_model_ready(struct json_writer *w, const struct model *model)
     put_packed(w, json_pack("{s:s, s:b}", "name", model->name, "ready", 1));
 }
 
-/* Append the item to the list and return the list. Returns NULL if either is NULL or memory is short;
- * then jansson packs NULL around it, too. Owns both. */
+/* Append the item to the list and return the list. Returns NULL if either is NULL or memory is
+ * short; jansson accepts NULL in the value that is packed around the list. Owns both. */
 static json_t *with_item(json_t *list, json_t *item)
 {
     if (json_array_append_new(list, item) == 0) {
@@ -154,8 +155,8 @@ static json_t *config_batching(const struct kserve_server *server)
                      "default_queue_policy", queue_policy);
 }
 
-/* The attributes of a request that names no attribute; and the types and ranks of the input, because
- * a ModelConfig, too, has room for one type and one shape. */
+/* Return the attributes of a request that sets none, and the types and ranks of the input,
+ * because a ModelConfig has room for one type and one shape. */
 static json_t *config_parameters(const struct model *model)
 {
     const struct tensor_info x = describe_input(model);

@@ -1,6 +1,6 @@
-/* The JSON of the Open Inference Protocol's pages other than inference: the server, its models, their
- * statistics, the registered shared memory; and the small request bodies of those routes. Callers
- * pass numbers in plain structs, so that this module knows no server.
+/* The JSON of the Open Inference Protocol's pages other than inference: the server, its
+ * models, their statistics, the registered shared memory; and the small request bodies of
+ * those routes. Callers pass numbers in plain structs, so that this module knows no server.
  *
  * Failure modes: no memory, which the writer remembers; a request body that is not valid.
  * Thread: any. */
@@ -64,7 +64,8 @@ void kserve_page_model(struct json_writer *w, const struct model *model);
 void kserve_page_model_ready(struct json_writer *w, const struct model *model);
 void kserve_page_config(struct json_writer *w, const struct model *model,
                         const struct kserve_server *server);
-/* Statistics of one model, or of all models if `model` is NULL; stats[] has the order of model_at(). */
+/* Statistics of one model, or of all models if `model` is NULL; stats[] has the order of
+ * model_at(). */
 void kserve_page_stats(struct json_writer *w, const struct model *model,
                        const struct kserve_model_stats *stats);
 /* Triton's form of the list, with the state of each model. only_ready: the list is empty unless

@@ -1,5 +1,5 @@
-/* Reading parameters. An attribute may be spelt in several ways; naming it twice with different
- * values is the client's contradiction, whichever spellings it used. */
+/* Reading parameters. An attribute has several spellings; two different values for one
+ * attribute are an error, in whatever spellings. */
 #include "proto/kserve_parameters.h"
 
 #include "proto/attributes.h"
@@ -13,11 +13,11 @@
 enum value_kind {
     VALUE_INTEGER,
     VALUE_BOOLEAN,
-    VALUE_DIRECTION, /* from here on words */
+    VALUE_DIRECTION, /* kinds from here on are words */
     VALUE_PART,
     VALUE_DTYPE,
     VALUE_NAN,
-    VALUE_INITIAL /* or a number */
+    VALUE_INITIAL /* a number or a word */
 };
 
 static const struct spelling {
@@ -38,12 +38,12 @@ static const struct spelling {
     {"binary_data_output", KSERVE_BINARY_OUTPUT, VALUE_BOOLEAN},
 };
 
-/* The attributes as messages list them. */
+/* List of attributes in messages. */
 #define ATTRIBUTE_NAMES                                                            \
     "axis", "exclusive", "reverse", "axis_direction", "has_exclusive_sum", "part", \
         "output_dtype", "nan", "initial", "include_initial"
 
-/* From the end or from the begin: the same axis. */
+/* Convert an axis counted from the end to one counted from the front. */
 static int64_t axis_from_begin(int64_t axis, int rank)
 {
     return axis < 0 ? axis + rank : axis;
@@ -62,8 +62,8 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
     }
     if (attributes->given[attribute] && attribute != KSERVE_AXIS && *slot != value) {
         return error_set_field(err, STATUS_INVALID_FIELD, field,
-                               "%s contradicts another parameter of the request: say the same "
-                               "in both, or leave one of them out",
+                               "%s contradicts another parameter of the request: give both "
+                               "the same value, or leave one of them out",
                                field);
     }
     char *place = attribute == KSERVE_AXIS           ? attributes->axis_field
@@ -78,7 +78,7 @@ enum status kserve_put(struct kserve_attributes *attributes, enum kserve_attribu
     return STATUS_OK;
 }
 
-/* "increasing", "decreasing", in any case, with DirectML's prefix or without. */
+/* Read "increasing" or "decreasing" in any case, with or without DirectML's prefix. */
 static enum status read_direction(const char *field, const char *text, bool *down,
                                   struct error *err)
 {
@@ -96,8 +96,8 @@ static enum status read_direction(const char *field, const char *text, bool *dow
     return STATUS_OK;
 }
 
-/* The text of initial. Where it stands more than once all texts must be alike: then the value that
- * stands for it stays 0. */
+/* Store the text of "initial". Its value is stored as 0; a second text that differs is put as
+ * 1, so that kserve_put() refuses the contradiction. */
 static enum status put_initial(struct kserve_attributes *attributes, struct json_cut text,
                                const char *field, struct error *err)
 {
@@ -109,7 +109,7 @@ static enum status put_initial(struct kserve_attributes *attributes, struct json
     return kserve_put(attributes, KSERVE_INITIAL, differs, field, err);
 }
 
-/* The value of an attribute from a text. */
+/* Convert the text of an attribute to its value. */
 static enum status text_value(enum value_kind kind, const char *field, const char *text,
                               int64_t *out, struct error *err)
 {
@@ -136,7 +136,7 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
         TRY(attribute_nan(field, text, &nan, err));
         *out = nan;
         return STATUS_OK;
-    case VALUE_INITIAL: /* put_initial() */
+    case VALUE_INITIAL: /* put_initial() handles this kind */
     case VALUE_PART:
         break;
     }
@@ -145,7 +145,8 @@ static enum status text_value(enum value_kind kind, const char *field, const cha
     return STATUS_OK;
 }
 
-/* The parameters of a request or a tensor; parameters->object is NULL if there are none. */
+/* Read the parameters of a request or a tensor; parameters->object is NULL if there are
+ * none. */
 static enum status read_parameters(const struct json_place *owner, const char *const *known,
                                    size_t count, struct json_place *parameters,
                                    struct error *err)
@@ -158,10 +159,10 @@ static enum status read_parameters(const struct json_place *owner, const char *c
     return json_fields_known(parameters, known, count, err);
 }
 
-/* Bit i: the object has a member spellings[i]. */
+/* Return a set: bit i means that the object has a member spellings[i]. */
 static unsigned given_attributes(const struct json_place *place)
 {
-    json_t *object = (json_t *)(uintptr_t)place->object; /* which is not changed */
+    json_t *object = (json_t *)(uintptr_t)place->object; /* the object is not modified */
     unsigned given = 0;
     for (void *at = json_object_iter(object); at != NULL;
          at = json_object_iter_next(object, at)) {
@@ -206,8 +207,8 @@ static enum status read_attributes(const struct json_place *place,
     return STATUS_OK;
 }
 
-/* A count. One of 2^53 or more is taken for the largest there is: a double no longer says
- * whether it is whole. */
+/* Read a count. A value of 2^53 or more becomes INT64_MAX, because a double of that size does
+ * not show whether the number was whole. */
 static enum status read_count(const struct json_place *place, const char *name, uint64_t *out,
                               struct error *err)
 {
@@ -218,7 +219,7 @@ static enum status read_count(const struct json_place *place, const char *name, 
     return json_field_size(place, name, out, err);
 }
 
-/* Triton's number, or a word of the header X-Request-Priority. */
+/* Read Triton's number, or a word of the header X-Request-Priority. */
 static enum status read_priority(const struct json_place *place, uint64_t *out,
                                  struct error *err)
 {
@@ -234,8 +235,8 @@ static enum status read_priority(const struct json_place *place, uint64_t *out,
     return STATUS_OK;
 }
 
-/* The operator keeps nothing between requests: sequence parameters are fine as long as they say
- * that there is no sequence. */
+/* The operator has no state between requests, so sequence parameters are accepted only if they
+ * describe no sequence. */
 static enum status check_sequence(const struct json_place *place, struct error *err)
 {
     const json_t *id = json_field(place, "sequence_id");
@@ -416,5 +417,5 @@ enum status kserve_apply(const struct kserve_attributes *attributes, const struc
                                             .output_field = attributes->output_field,
                                             .initial = attributes->initial,
                                             .initial_field = attributes->initial_field};
-    return attributes_settle(desc, &wishes, err);
+    return attributes_complete(desc, &wishes, err);
 }

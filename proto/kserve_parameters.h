@@ -1,6 +1,6 @@
 /* The `parameters` objects of the Open Inference Protocol: of the request, of a tensor, and as
- * query parameters of a raw binary request. The operator's attributes may be given in any of
- * them; what is given twice must agree. Thread: any. */
+ * query parameters of a raw binary request. Each may contain attributes of the operator;
+ * values given twice must be equal. Thread: any. */
 #ifndef TALLY_PROTO_KSERVE_PARAMETERS_H
 #define TALLY_PROTO_KSERVE_PARAMETERS_H
 
@@ -16,42 +16,42 @@ enum kserve_attribute {
     KSERVE_PART,
     KSERVE_OUTPUT_DTYPE,
     KSERVE_NAN,
-    KSERVE_INITIAL, /* its text is beside the values */
+    KSERVE_INITIAL, /* its text is in `initial` */
     KSERVE_INCLUDE_INITIAL,
-    KSERVE_BINARY_OUTPUT, /* not of an input */
+    KSERVE_BINARY_OUTPUT, /* outputs only */
     KSERVE_ATTRIBUTE_COUNT
 };
 
-/* The operator's attributes, and how its output is to come, as far as the request says. */
+/* The operator's attributes and the form of the output, as far as the request has set them. */
 struct kserve_attributes {
     bool given[KSERVE_ATTRIBUTE_COUNT];
     int64_t values[KSERVE_ATTRIBUTE_COUNT];
-    int rank;                         /* of x, known when its attributes are read */
-    char axis_field[JSON_PATH_MAX];   /* where the axis stands in the request, "" if nowhere */
-    char output_field[JSON_PATH_MAX]; /* the same of the output's type, and of initial */
+    int rank;                         /* rank of x, known before its attributes are read */
+    char axis_field[JSON_PATH_MAX];   /* field that set the axis; "" if none did */
+    char output_field[JSON_PATH_MAX]; /* field that set the output type or initial */
     char initial_field[JSON_PATH_MAX];
-    struct json_cut initial; /* as struct attribute_wishes has it */
+    struct json_cut initial; /* see struct attribute_wishes */
     const struct json_doc
-        *doc; /* of the request, which knows the text; NULL: a raw one. Borrowed */
+        *doc; /* document that contains the texts; NULL for a raw request. Borrowed */
 };
 
-/* Where an input's bytes are, from its parameters. */
+/* Location of an input's bytes, from its parameters. */
 struct kserve_location {
     bool has_binary_size;
     uint64_t binary_size;  /* binary_data_size */
-    struct shm_window shm; /* region "" if not in shared memory */
+    struct shm_window shm; /* region "" if the input is not in shared memory */
 };
 
-/* Read the object `parameters` of the request, if there is one: the attributes, binary_data_output,
- * and timeout and priority of the call.
- * err   UNKNOWN_FIELD (lists the known keys), INVALID_FIELD, also for values that contradict */
+/* Read the object `parameters` of the request, if present: attributes, binary_data_output, and
+ * timeout and priority of the call.
+ * err   UNKNOWN_FIELD (lists the known keys), INVALID_FIELD, also for contradictory values */
 MUST_CHECK enum status kserve_read_request_parameters(const struct json_place *root,
                                                       struct scan_call *call,
                                                       struct kserve_attributes *attributes,
                                                       struct error *err);
 
-/* The same of an input but for attributes, which it may have, too, or of an output: *shm is zeroed
- * by the caller, *binary what the request says of all outputs. */
+/* Read the parameters of an input, except its attributes, or of an output. The caller zeroes
+ * *shm and sets *binary to the value of the request. */
 MUST_CHECK enum status kserve_read_input_parameters(const struct json_place *tensor,
                                                     struct kserve_location *out,
                                                     struct error *err);
@@ -59,8 +59,8 @@ MUST_CHECK enum status kserve_read_output_parameters(const struct json_place *te
                                                      struct shm_window *shm, bool *binary,
                                                      struct error *err);
 
-/* The attributes of an input whose parameters were read. The rank of x is known: axes that are
- * counted from either end are compared. */
+/* Read the attributes in an input's parameters. The rank of x is known, so that axes counted
+ * from either end can be compared. */
 MUST_CHECK enum status kserve_read_input_attributes(const struct json_place *tensor,
                                                     struct kserve_attributes *attributes,
                                                     struct error *err);
@@ -71,20 +71,20 @@ MUST_CHECK enum status kserve_read_query(const struct codec_request *request,
                                          struct error *err);
 
 /* Set an attribute that `field` gives.
- * err   INVALID_AXIS, INVALID_FIELD: another value was given before */
+ * err   INVALID_AXIS; INVALID_FIELD: a different value was given before */
 MUST_CHECK enum status kserve_put(struct kserve_attributes *attributes,
                                   enum kserve_attribute attribute, int64_t value,
                                   const char *field, struct error *err);
 
-/* The attributes of a request to this model: as given, else the model's. desc->dtype is the type of
- * the elements, and becomes that of the sums.
- * err   as attributes_settle() */
+/* Set the attributes of a request to this model: the given ones, else the model's defaults.
+ * desc->dtype is the element type on entry, the type of the sums on return.
+ * err   those of attributes_complete() */
 MUST_CHECK enum status kserve_apply(const struct kserve_attributes *attributes,
                                     const struct model *model, struct scan_desc *desc,
                                     struct error *err);
 
 /* Set the type that the requested output names.
- * err   INVALID_DTYPE; INVALID_FIELD: another one was given before */
+ * err   INVALID_DTYPE; INVALID_FIELD: a different type was given before */
 MUST_CHECK enum status kserve_read_output_dtype(const struct json_place *output,
                                                 struct kserve_attributes *attributes,
                                                 struct error *err);

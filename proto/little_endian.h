@@ -1,5 +1,5 @@
-/* Numbers of so many bytes, the lowest first, as headers of files and carries have them, and
- * elements that came the other way round. Pure. */
+/* Little-endian numbers of 1 to 8 bytes, as in headers of files and in carries, and byte
+ * swapping of elements. Pure. */
 #ifndef TALLY_PROTO_LITTLE_ENDIAN_H
 #define TALLY_PROTO_LITTLE_ENDIAN_H
 
@@ -25,7 +25,8 @@ static inline void little_endian_store(void *to, size_t count, uint64_t value)
     }
 }
 
-/* Turn round elements of 1, 2, 4 or 8 bytes, `bytes` in all. */
+/* Reverse the byte order of each element (1, 2, 4 or 8 bytes); `bytes` is the size of all
+ * elements. */
 static inline void little_endian_swap(char *elements, uint64_t bytes, size_t element_bytes)
 {
     uint16_t two = 0;

@@ -1,4 +1,4 @@
-/* The table of models: five by their attributes, and one for each element type. */
+/* The table of models: five with different attributes, and one for each element type. */
 #include "proto/models.h"
 
 #include <string.h>

@@ -3,12 +3,12 @@
  *     \x93NUMPY  major minor  length(2 or 4 bytes, little-endian)
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces \n
  *
- * The dict is parsed as the literal it is: keys in any order, either quote, u before it as Python 2
- * wrote it, spaces and a trailing comma where Python allows them; everything else is refused. A
- * type is read by its code (<f4), its letter (<f) or its name (float32), as NumPy reads it on Linux.
- * Possible failures:
- * INVALID_NPY (no magic, another version, a header that is cut off or holds no such dict),
- * INVALID_DTYPE (text, objects, complex numbers, ...), INVALID_SHAPE (too many dimensions). */
+ * The dict is parsed as a Python literal: keys in any order, either kind of quotes, a prefix u
+ * as in Python 2, spaces and a trailing comma where Python allows them; everything else is
+ * refused. A type may be a code (<f4), a letter (<f) or a name (float32), with NumPy's meaning
+ * on Linux. Possible failures: INVALID_NPY (no magic, another version, a header that is cut
+ * off or has no such dict), INVALID_DTYPE (text, objects, complex numbers, ...), INVALID_SHAPE
+ * (too many dimensions). */
 #include "proto/npy_header.h"
 
 #include "proto/content_guess.h"
@@ -52,7 +52,8 @@ static enum status not_npy(struct byte_view head, struct error *err)
                      content_name(kind), content_advice(kind));
 }
 
-/* NumPy writes a NUL behind the version of the format, which is 1 to 3. */
+/* Return true if a NUL is missing behind the version of the format (1 to 3), where NumPy
+ * writes one. */
 static bool lost_its_nul(struct byte_view head)
 {
     const char *bytes = head.bytes;
@@ -95,14 +96,14 @@ enum status npy_header_need(struct byte_view head, uint64_t *need, struct error 
     uint64_t length = little_endian_load(bytes + MAGIC + 2, major == 1 ? 2 : 4);
     if (length > LIMIT_NPY_HEADER) {
         return error_set(err, STATUS_INVALID_NPY,
-                         "the NPY header has %llu bytes, at most %d are taken",
+                         "the NPY header has %llu bytes, at most %d are accepted",
                          (unsigned long long)length, LIMIT_NPY_HEADER);
     }
     *need = prefix + length;
     return STATUS_OK;
 }
 
-/* The dict's text; `end` is past its last byte. */
+/* The text of the dict; `end` is behind its last byte. */
 struct cursor {
     const char *at;
     const char *end;
@@ -115,7 +116,7 @@ static void skip_space(struct cursor *cursor)
     }
 }
 
-/* Take `token` if it is next. */
+/* Move past `token` if the text continues with it, and return true. */
 static bool take_token(struct cursor *cursor, const char *token)
 {
     size_t length = strlen(token);
@@ -141,7 +142,7 @@ static enum status syntax_error(const struct cursor *cursor, const char *expecte
                      "the NPY header is not valid: expected %s at '%s'", expected, found);
 }
 
-/* 'text' or "text" without escapes, perhaps with u in front, as Python 2 writes it. */
+/* Read 'text' or "text" without escape sequences, with an optional prefix u as in Python 2. */
 static bool take_string(struct cursor *cursor, struct byte_view *out)
 {
     skip_space(cursor);
@@ -165,10 +166,10 @@ static bool view_is(struct byte_view text, const char *word)
     return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
 }
 
-/* The other spellings of NumPy's types, on Linux, where a C long has 8 bytes. */
+/* Other spellings of NumPy's types on Linux, where a C long has 8 bytes. */
 static const struct spelling {
     const char *text;
-    const char *type; /* a descr without its byte order */
+    const char *type; /* descr without its byte order */
 } codes[] = {{"?", "b1"},  {"b", "i1"}, {"B", "u1"},  {"h", "i2"},  {"H", "u2"}, {"i", "i4"},
              {"I", "u4"},  {"l", "i8"}, {"L", "u8"},  {"q", "i8"},  {"Q", "u8"}, {"n", "i8"},
              {"N", "u8"},  {"p", "i8"}, {"P", "u8"},  {"e", "f2"},  {"f", "f4"}, {"d", "f8"},
@@ -191,7 +192,8 @@ static struct byte_view respell(struct byte_view type, const struct spelling *sp
     return type;
 }
 
-/* A type without its byte order, as NumPy writes it: i8 for l. A name has no byte order. */
+/* Return NumPy's usual spelling of a type without byte order: i8 for l. A name has no byte
+ * order. */
 static struct byte_view usual_spelling(struct byte_view type, bool has_order)
 {
     enum dtype dtype = DTYPE_F32;
@@ -204,11 +206,11 @@ static struct byte_view usual_spelling(struct byte_view type, bool has_order)
     return has_order ? code : respell(code, names, ARRAY_COUNT(names));
 }
 
-/* Advice for a descr that is no type of the service. Each step that it names keeps every sum
- * right, and a loss that cannot be avoided is named. */
+/* Advice for a descr that is not a type of the service. Every advised step keeps all sums
+ * exact; an unavoidable loss is named. */
 static const struct {
-    const char *type; /* the descr without its byte order; its kind alone stands for any size */
-    const char *advice; /* how the array can be sent */
+    const char *type; /* descr without its byte order; a kind without a size matches any size */
+    const char *advice; /* how to send the array */
 } unlike[] = {
     {"c",
      "a complex number has two parts, each with a sum of its own: send x.real and x.imag as "
@@ -247,7 +249,8 @@ static bool view_begins(struct byte_view text, const char *start)
     return text.count >= length && memcmp(text.bytes, start, length) == 0;
 }
 
-/* The first row that matches: a kind matches all of its sizes, a kind with its size only itself. */
+/* Return the advice of the first row that matches. A row whose type is a kind alone matches
+ * any size; the last row matches every type. */
 static const char *unlike_advice(struct byte_view type)
 {
     size_t at = 0;
@@ -304,7 +307,7 @@ static enum status parse_order(struct cursor *cursor, struct npy_header *out, st
                : syntax_error(cursor, "True or False for fortran_order", err);
 }
 
-/* A decimal size; Python 2 wrote long ones as 3L. */
+/* Read a decimal size; Python 2 wrote long integers as 3L. */
 static bool take_size(struct cursor *cursor, int64_t *out)
 {
     uint64_t value = 0;
@@ -320,7 +323,7 @@ static bool take_size(struct cursor *cursor, int64_t *out)
     return true;
 }
 
-/* () or (3,) or (3, 4) or (3, 4,) */
+/* Read () or (3,) or (3, 4) or (3, 4,). */
 static enum status parse_shape(struct cursor *cursor, struct npy_header *out, struct error *err)
 {
     static const char expected[] = "a tuple of sizes such as (3, 4) for shape";

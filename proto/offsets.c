@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    STEP_OFFSETS = PARALLEL_STEP_BYTES / OFFSET_BYTES /* checked between two steps */
+    STEP_OFFSETS = PARALLEL_STEP_BYTES / OFFSET_BYTES /* offsets checked between two steps */
 };
 
 enum status offsets_announce(struct scan_call *call, const char *field, uint64_t count,
@@ -36,7 +36,8 @@ enum status offsets_allocate(struct scan_call *call, struct error *err)
                : error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the offsets");
 }
 
-/* Check the offsets from number `first` on and before `end`; *before is the one before them. */
+/* Check the offsets first..end-1. *before is the offset before them on entry, the last of them
+ * on return. */
 static enum status check_some(const struct scan_desc *desc, const char *field, uint64_t first,
                               uint64_t end, int64_t *before, struct error *err)
 {

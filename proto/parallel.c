@@ -1,4 +1,4 @@
-/* Sequential work in steps; see parallel.h. */
+/* Sequential work divided into steps; see parallel.h. */
 #include "proto/parallel.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@ enum status parallel_given_up(struct error *err)
 enum status parallel_copy(const struct parallel *parallel, void *to, const void *from,
                           uint64_t bytes, struct error *err)
 {
-    /* From the front: what a step overwrites has been copied already, where `to` is before. */
+    /* Copy front to back: if `to` lies before `from`, each step overwrites only bytes that
+     * were already copied. */
     for (uint64_t done = 0; done < bytes; done += PARALLEL_STEP_BYTES) {
         if (done > 0 && !parallel_step(parallel)) {
             return parallel_given_up(err);

@@ -1,6 +1,6 @@
-/* The cumulative sum as a client asked for it: tensor, axis, flags. A plain description that
- * any dialect can fill; whether it makes sense is decided by scan_plan_make()
- * (kernels/plan.h) and by nothing else. Thread: any, plain data. */
+/* The cumulative sum that a client requests: tensor, axis, flags. Any dialect can fill this
+ * plain description; only scan_plan_make() (kernels/plan.h) decides whether it is valid.
+ * Thread: any, plain data. */
 #ifndef TALLY_PROTO_SCAN_DESC_H
 #define TALLY_PROTO_SCAN_DESC_H
 
@@ -11,57 +11,60 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A part's place in its tensor, in the order in which the axis is traversed. */
+/* Position of a part in its tensor, in the order in which the axis is traversed. */
 enum scan_part {
-    SCAN_PART_WHOLE, /* no part: the tensor is all there */
+    SCAN_PART_WHOLE, /* the request has the whole tensor */
     SCAN_PART_FIRST,
     SCAN_PART_NEXT,
     SCAN_PART_LAST
 };
 
-/* What becomes of elements that are NaN. */
+/* Treatment of elements that are NaN. */
 enum scan_nan {
-    SCAN_NAN_PROPAGATE, /* from there on every sum of the line is NaN */
-    SCAN_NAN_ZERO,      /* they count as +0.0 */
-    SCAN_NAN_SKIP       /* they count as +0.0, and the sums at their places are NaN */
+    SCAN_NAN_PROPAGATE, /* all later sums of the line are NaN */
+    SCAN_NAN_ZERO,      /* NaN counts as +0.0 */
+    SCAN_NAN_SKIP       /* NaN counts as +0.0, and its own sum is NaN */
 };
 
 struct scan_desc {
-    enum dtype dtype;            /* of the sums, and of the elements unless they convert */
-    int rank;                    /* as given; 1..LIMIT_RANK is valid */
+    enum dtype dtype;            /* type of the sums, and of the elements unless `converts` */
+    int rank;                    /* as the client gave it; 1..LIMIT_RANK is valid */
     int64_t sizes[LIMIT_RANK];   /* elements per dimension, outermost first */
-    bool has_strides;            /* input strides given, else packed row-major */
-    bool has_output_strides;     /* output strides given, else packed row-major */
-    int64_t strides[LIMIT_RANK]; /* elements; 0 repeats the element (broadcast) */
-    int64_t output_strides[LIMIT_RANK]; /* elements */
+    bool has_strides;            /* the client gave input strides; else contiguous, row-major */
+    bool has_output_strides;     /* the client gave output strides; else contiguous,
+                                    row-major */
+    int64_t strides[LIMIT_RANK]; /* in elements; 0 repeats the element (broadcast) */
+    int64_t output_strides[LIMIT_RANK]; /* in elements */
     int64_t axis;                       /* -rank..rank-1 is valid */
-    bool exclusive;                     /* output k leaves element k out */
+    bool exclusive;                     /* sum k does not include element k */
     bool reverse;                       /* traverse the axis from its last element */
-    enum scan_part part;                /* what other parts the axis has; not part of a plan */
+    enum scan_part part;                /* position among the parts of the axis; plans ignore
+                                           it */
 
-    /* What is done before the scan and after it, and is not part of a plan (proto/elements.h). */
-    bool converts;        /* the elements come in another type than the sums: in `input` */
-    enum dtype input;     /* valid if they do; DTYPE_BOOL is possible */
+    /* Fields for the work before and after the scan (proto/elements.h), which plans ignore. */
+    bool converts;        /* the received elements have the type `input`, not `dtype` */
+    enum dtype input;     /* valid if `converts`; DTYPE_BOOL is possible */
     enum scan_nan nan;    /* PROPAGATE unless dtype is a float */
-    bool has_initial;     /* each line begins with one element more, `initial` */
-    uint64_t initial;     /* bits in dtype */
-    bool include_initial; /* each line, or each of its segments, has one sum more, at its
-                             beginning: that before its first element. `sizes` are those of the
-                             input */
-    bool has_offsets;     /* the axis is cut into segments, lines of their own */
-    uint64_t segments;    /* how many; valid if it is */
-    const void *offsets;  /* segments + 1 int64 from 0 to the size of the axis, which do not
-                             decrease, of any alignment: scan_offset() reads one. Borrowed; NULL:
-                             not read yet */
+    bool has_initial;     /* `initial` is added in front of each line */
+    uint64_t initial;     /* bits of a value of type `dtype` */
+    bool include_initial; /* each line, or each of its segments, has one additional sum at
+                             its beginning, the sum before its first element. `sizes` are
+                             those of the input */
+    bool has_offsets;     /* the axis is divided into segments, which are separate lines */
+    uint64_t segments;    /* number of segments; valid if has_offsets */
+    const void *offsets;  /* segments + 1 int64 in non-decreasing order, from 0 to the size
+                             of the axis, of any alignment: scan_offset() reads one.
+                             Borrowed; NULL: not read yet */
 };
 
-/* The type of the elements as they come. */
+/* Return the type of the received elements. */
 static inline enum dtype scan_input_dtype(const struct scan_desc *desc)
 {
     return desc->converts ? desc->input : desc->dtype;
 }
 
-/* Where segment i begins, and segment i - 1 ends. The offsets have been read. */
+/* Return the start of segment i, which is the end of segment i - 1. The offsets were read
+ * before. */
 static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
 {
     int64_t offset = 0;
@@ -69,7 +72,7 @@ static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
     return offset;
 }
 
-/* The axis counted from the front, and its size. The axis is valid. */
+/* Return the axis counted from the front; return its size. The axis must be valid. */
 static inline int scan_desc_axis(const struct scan_desc *desc)
 {
     return (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
@@ -79,7 +82,7 @@ static inline int64_t scan_desc_axis_size(const struct scan_desc *desc)
     return desc->sizes[scan_desc_axis(desc)];
 }
 
-/* The same where a tensor without offsets is segment 0. */
+/* scan_offset(), where a tensor without offsets is segment 0. */
 static inline uint64_t scan_segment_at(const struct scan_desc *desc, uint64_t i)
 {
     return desc->has_offsets ? (uint64_t)scan_offset(desc, i)
@@ -87,9 +90,9 @@ static inline uint64_t scan_segment_at(const struct scan_desc *desc, uint64_t i)
                              : (uint64_t)scan_desc_axis_size(desc);
 }
 
-/* The output as an answer describes it: *room, with one element more along the axis for each segment,
- * or `desc` itself where the output has the shape of the input. A geometry that scan_plan_make()
- * refuses may stay as it is. */
+/* Return the description of the output in an answer: *room, with one additional element along
+ * the axis for each segment, or `desc` itself if the output has the shape of the input. A
+ * geometry that scan_plan_make() refuses may be unchanged. */
 static inline const struct scan_desc *scan_output_desc(const struct scan_desc *desc,
                                                        struct scan_desc *room)
 {

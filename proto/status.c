@@ -1,4 +1,4 @@
-/* What the status codes are in HTTP; filling a struct error. */
+/* HTTP status and slug of each status code; filling of struct error. */
 #include "proto/status.h"
 
 #include <stdarg.h>

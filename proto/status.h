@@ -1,9 +1,9 @@
 /* Status codes of every layer, and the error that a failing call fills for the client to read.
  *
- * A function that can fail returns `enum status` and takes `struct error *err` last; on failure
- * it leaves its outputs untouched. The status says what went wrong: it becomes the "code" slug
- * of the JSON error, and it alone decides the HTTP status.
- * Thread: any; an error object belongs to one thread at a time. */
+ * A function that can fail returns `enum status` and takes `struct error *err` as its last
+ * parameter; on failure its outputs are untouched. The status names the kind of failure: it is
+ * the "code" slug of the JSON error, and alone determines the HTTP status. Thread: any; an
+ * error object belongs to one thread at a time. */
 #ifndef TALLY_PROTO_STATUS_H
 #define TALLY_PROTO_STATUS_H
 
@@ -58,9 +58,9 @@ enum status {
 
 /* Filled by the call that fails; the first error wins, later ones are ignored. */
 struct error {
-    enum status status; /* STATUS_OK until something failed */
-    char field[128];    /* path of the field to blame ("inputs[0].shape"), "" if none */
-    char detail[512];   /* one sentence: found what, expected what, how to mend it */
+    enum status status; /* STATUS_OK until a call fails */
+    char field[128];    /* path of the field at fault ("inputs[0].shape"), "" if none */
+    char detail[512];   /* one sentence: the value found, the value expected, the remedy */
 };
 
 #define ERROR_INIT                                     \
@@ -68,23 +68,23 @@ struct error {
         .status = STATUS_OK, .field = "", .detail = "" \
     }
 
-/* Record an error that blames `field` (a JSON path, a query parameter or a header; not NULL), and
- * return its status: a failing line reads `return error_set_field(...)`. */
+/* Record an error at `field` (a JSON path, a query parameter or a header; not NULL) and return
+ * its status, so that a failing line reads `return error_set_field(...)`. */
 enum status error_set_field(struct error *err, enum status status, const char *field,
                             const char *format, ...) PRINTF_LIKE(4, 5);
 
-/* The call returns the status it was given: said so here that compilers and analysers see that a
- * failing path does not go on as if nothing had failed. */
+/* The function returns the status that it was given. The macro repeats this here, so that
+ * compilers and analysers see that a failing path returns a failure. */
 /* NOLINTNEXTLINE(readability-identifier-naming) */
 #define error_set_field(err, status, field, ...) \
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))
 
-/* The same where there is no field to blame. */
+/* error_set_field() for an error without a field. */
 /* NOLINTNEXTLINE(readability-identifier-naming) */
 #define error_set(err, status, ...) error_set_field(err, status, "", __VA_ARGS__)
 
-/* Make a call that can fail; if it does, this function ends with its status. Where something must
- * be given back first, the status is kept in a variable instead. */
+/* Make a call that can fail, and return its status from this function if it does. Where a
+ * resource must be released first, use a variable instead. */
 #define TRY(call)                         \
     do {                                  \
         enum status call_status = (call); \
@@ -92,7 +92,7 @@ enum status error_set_field(struct error *err, enum status status, const char *f
             return call_status;           \
     } while (0)
 
-/* Put "context: " before the detail of an error already set; no-op without one. */
+/* Put "context: " before the detail of an error that is set; no effect without an error. */
 void error_prefix(struct error *err, const char *context);
 
 const char *status_slug(enum status status);

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Not isalnum(), which asks for the locale each time: a header would take half as long again. */
+/* isalnum() is slower: it looks up the locale at each call, and a header would need half as
+ * much time again. */
 static bool is_letter_or_digit(unsigned char c)
 {
     return (c | 0x20U) - 'a' < 26 || c - (unsigned)'0' < 10;
@@ -72,7 +73,7 @@ void text_append_list(char *text, size_t size, const int64_t *numbers, int count
     }
 }
 
-/* Levenshtein's distance, a row of the table at a time. */
+/* Levenshtein distance, computed one row of the table at a time. */
 size_t edit_distance(const char *a, const char *b)
 {
     size_t row[EDIT_DISTANCE_MAX + 1];
@@ -107,7 +108,8 @@ void suggestion_consider(struct suggestion *suggestion, const char *name)
     size_t distance = edit_distance(word, name);
     if (strcasecmp(word, name) == 0) {
         distance = 0;
-    } else if (count > 4 && strncmp(word, name, count) == 0) { /* its beginning */
+    } else if (count > 4 && strncmp(word, name, count) == 0) { /* the word is a prefix of the
+                                                                  name */
         distance = 1;
     }
     if (distance < suggestion->limit) {

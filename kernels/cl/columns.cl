@@ -1,12 +1,13 @@
-/* Columns, for processors: lines that are neighbours in memory, a vector of them at a time. A
- * work-item takes a strip of columns, or a partition of one, and adds rows to rows:
+/* Columns, for CPUs: lines that are neighbours in memory, scanned one vector of lines at a
+ * time. A work-item processes a strip of columns, or a partition of one, and adds rows to
+ * rows:
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
  *      row 1      x       x       x
  *
  * -DVECTOR_BYTES: strips that are narrower than a vector of the processor (scan_thin_columns).
- * In place is fine: rows are read before they are written. */
+ * Input and output may be the same memory: rows are read before they are written. */
 #if defined(THIN)
 #define KERNEL_NAME scan_thin_columns
 #define TOTALS_NAME total_thin_columns
@@ -15,34 +16,38 @@
 #define TOTALS_NAME total_columns
 #endif
 
-#define ROWS        8 /* that are read before any of them is written */
+#define ROWS        8 /* rows that are read before any of them is written */
 #define VECTORS_MAX (STRIP_MAX / LANES + 1)
 
-/* Rows from this size on are asked for: the hardware does not see a pattern. */
+/* Rows of at least this size are prefetched: the hardware does not detect their pattern. */
 #define PREFETCH_ROW_BYTES       64
 #define PREFETCH_ROW_APART_BYTES 128
-/* Distance from a row to the one that is asked for, or eight rows if that is more: asking for
- * nearer ones slows columns down. */
+/* Distance from the scanned row to the prefetched one, or eight rows if that is more: shorter
+ * distances slow columns down. */
 #define PREFETCH_AHEAD_BYTES 8192
-/* Smaller tensors, just received, are in a cache: asking costs up to a fifth of the time. */
+/* Smaller tensors, just received, are in a cache: prefetching would take up to a fifth of the
+ * time. */
 #define PREFETCH_TENSOR_BYTES (8 << 20)
 
-/* Steps are in the direction of traversal. */
+/* A strip of columns. Steps are in the direction of traversal. */
 struct strip {
-    const elem_t *in; /* of the first row and line */
+    const elem_t *in; /* element of the first row and line */
     elem_t *out;
     long in_step;
     long out_step;
     ulong rows;
     uint columns; /* at least LANES */
     bool exclusive;
-    bool total;  /* the sums after the last row are wanted alone */
-    ulong ahead; /* rows from those that are scanned to those that are asked for */
-    ulong reach; /* rows that may be, those of the next work-items among them; 0: none */
-    bool apart;  /* the output's, too, or each store would wait for its line */
+    bool total;  /* only the sums after the last row are needed */
+    ulong ahead; /* distance in rows from the scanned rows to the prefetched ones */
+    ulong reach; /* rows that may be prefetched, including those of the next work-items; 0:
+                    none */
+    bool apart;  /* prefetch the output, too: otherwise each store would wait for its cache
+                    line */
 };
 
-/* goes_on: the rows of the next work-items follow these in memory. */
+/* Choose the prefetches of a strip. goes_on: the rows of the next work-items follow in
+ * memory. */
 INLINE void prefetches_init(struct strip *s, ulong row_bytes, ulong tensor_bytes, bool goes_on)
 {
     const ulong least = s->apart ? PREFETCH_ROW_APART_BYTES : PREFETCH_ROW_BYTES;
@@ -54,8 +59,8 @@ INLINE void prefetches_init(struct strip *s, ulong row_bytes, ulong tensor_bytes
     }
 }
 
-/* Ask for eight rows, into L2: in L1 they would drive out those that are scanned, all the more
- * where rows are a power of two apart and share its sets. */
+/* Prefetch eight rows into the second-level cache. In the first-level cache they would evict
+ * the scanned rows, above all if rows are a power of two apart and map to the same sets. */
 INLINE void prefetch_rows(const elem_t *p, long step)
 {
 #pragma unroll
@@ -78,15 +83,15 @@ INLINE void rows_prefetch(const struct strip *s, ulong row, uint column)
     }
 }
 
-/* The first column of vector j. Where columns are no whole vectors the last one overlaps the
- * one before it, and both compute the same values. */
+/* Return the first column of vector j. If the number of columns is not a multiple of LANES,
+ * the last vector overlaps the one before it, and both compute the same values. */
 INLINE uint vector_column(const struct strip *s, uint j)
 {
     return min(j * LANES, s->columns - LANES);
 }
 
-/* The results of a vector of up to eight rows from `row` on; *sum: before them, then after
- * them. */
+/* Compute the results of a vector for up to eight rows from `row` on. *sum: sums before these
+ * rows on entry, after them on return. */
 INLINE void rows_load(const struct strip *s, ulong row, uint rows, uint column, vec_t *sum,
                       vec_t v[ROWS])
 {
@@ -116,8 +121,8 @@ INLINE void rows_store(const struct strip *s, ulong row, uint rows, uint column,
     }
 }
 
-/* Eight rows, or those that are left, of all vectors. The overlapping vector is read before its
- * neighbour overwrites what they share. */
+/* Scan up to eight rows of all vectors. The overlapping vector is read before its neighbour
+ * overwrites the shared columns. */
 INLINE void rows_scan(const struct strip *s, ulong row, const uint rows, vec_t *sums)
 {
     const uint whole = s->columns / LANES;
@@ -143,7 +148,7 @@ NOINLINE void rest_scan(const struct strip *s, ulong row, vec_t *sums)
 
 INLINE void rows_walk(const struct strip *strip, vec_t *sums, const bool total)
 {
-    struct strip s = *strip; /* a copy: its members stay in registers */
+    struct strip s = *strip; /* a copy, whose members stay in registers */
     s.total = total;
     ulong row = 0;
     for (; s.rows - row >= ROWS; row += ROWS) {
@@ -154,13 +159,14 @@ INLINE void rows_walk(const struct strip *strip, vec_t *sums, const bool total)
     }
 }
 
-/* A strip of a partition: its first line in *line. */
+/* Return the strip of a partition; *line: its first line. */
 INLINE struct strip strip_of(const struct partition *p, ulong *line)
 {
     __global const struct scan_entry *e = p->entry;
     const bool reverse = (e->flags & ENTRY_REVERSE) != 0;
     const ulong inner = entry_dim(e, e->dims - 1)[0];
-    const ulong strips = inner / e->item_lines; /* the last takes the columns that are left */
+    const ulong strips = inner / e->item_lines; /* the last strip also has the remaining
+                                                   columns */
     const ulong number = p->lines % strips;
     *line = p->lines / strips * inner + number * e->item_lines;
     const struct line_walk walk = line_walk_start(e, (index_t)*line);

@@ -16,9 +16,10 @@
  *   exact_add_wide(...)  add an integer of 128 bits
  *   acc_join(s, more)    add another sum
  *   exact_window(...)    read 128 bits of the sum, from a given bit on
- *   exact_round(s)       return the bits of the sum as an element: a NaN is the positive quiet NaN
- *                        without payload; a sum out of range is an infinity; a sum of 0 is -0.0 if
- *                        at least one element was added and every element was -0.0, else +0.0
+ *   exact_round(s)       return the bits of the sum as an element: a NaN is the positive quiet
+ *                        NaN without payload; a sum out of range is an infinity; a sum of 0 is
+ *                        -0.0 if at least one element was added and every element was -0.0,
+ *                        else +0.0
  *
  * The code needs integers only: no float64, no rounding mode, no subnormals of the device. One
  * element costs some nanoseconds. The vector kernels add whole blocks by a faster method, and
@@ -175,9 +176,9 @@ static inline ulong exact_number(ulong magnitude, uint *place)
     return field > 0 ? fraction | EXACT_HIDDEN : fraction;
 }
 
-/* Fast path: add a number of at most 53 bits times 2^place units, or subtract it if `minus`.
- * Returns false and leaves the sum unchanged unless `low` and `high` certainly stay the
- * same. */
+/* Fast path of an addition: add a number of at most 53 bits times 2^place units, or subtract
+ * it if `minus`. Returns false and leaves the sum unchanged unless `low` and `high` certainly
+ * stay the same. */
 static inline bool exact_add_inside(struct exact *s, ulong number, uint place, bool minus)
 {
     const uint at = place / 64;

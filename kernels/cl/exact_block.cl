@@ -1,33 +1,34 @@
-/* Exact sums of a block of a line by vectors, for processors.
+/* Exact sums of a block of a line by vectors, for CPUs.
  *
- * A block is at most EXACT_BLOCK elements, contiguous in the order of traversal, and a whole number of
- * vectors: the caller fills up with zeros. A pass over its exponents, and the line's sum so far, say
- * which bits the sums of the block can have: multiples of 2^low that are smaller than 2^top. The
- * number of bits chooses how they are added. Every addition is exact in each way, so that the choice
- * changes no bit of a result.
+ * A block has at most EXACT_BLOCK elements, contiguous in the order of traversal, and a whole
+ * number of vectors: the caller pads it with zeros. A pass over the exponents of the block,
+ * together with the line's sum so far, determines the bits that the sums of the block can
+ * have: they are multiples of 2^low and smaller than 2^top. The number of bits determines the
+ * method of addition. All methods are exact, so the choice does not change a bit of a result.
  *
- *   bits       type               sums are
- *   up to 43   16-bit floats      pairs of integers of 32 bits, with AVX-512 (exact_vector.cl)
- *   up to 53   but float64        float64 numbers
- *   up to 62   float32            integers of 64 bits, where the processor converts these
- *   up to 102  all                two limbs of 52 bits, unit and carry apart, in integers of 64 bits
- *   up to 154  float64            three limbs
- *   more       all                the exact sum itself, element by element (exact.cl)
+ *   bits       type               sums are up to 43   16-bit floats      pairs of 32-bit
+ *              integers, with AVX-512 (exact_vector.cl) up to 53   all but float64    float64
+ *              numbers up to 62   float32            64-bit integers, if the processor converts
+ *              these up to 102  all                two limbs of 52 bits, unit and carry apart,
+ *              in 64-bit integers up to 154  float64            three limbs more       all
+ *              the exact sum itself, element by element (exact.cl)
  *
- * Limbs (exact_vector.cl) are scanned apart from each other; EXACT_BLOCK of them cannot overflow. A block
- * of the size that it has, and the next one, fit a first-level cache of 32 KiB. */
+ * Limbs (exact_vector.cl) are scanned independently of each other; EXACT_BLOCK of them cannot
+ * overflow. A block of this size and the next one fit into a first-level cache of 32 KiB. */
 #define EXACT_BLOCK_BITS (ELEM_BYTES == 8 ? 10 : 11)
 #define EXACT_BLOCK      (1 << EXACT_BLOCK_BITS) /* elements */
 
-/* How elements are walked. */
+/* The order in which elements are traversed. */
 struct order {
     bool exclusive;
     bool reverse; /* from the last element in memory to the first */
-    bool rows;    /* the elements are short rows, one behind the other; else they are of one line */
-    uint length;  /* elements of a row, not fewer than a vector has */
+    bool rows;    /* the elements are short contiguous rows; otherwise they belong to one
+                     line */
+    uint length;  /* elements of a row, at least those of a vector */
 };
 
-/* Prefetch the block behind `count` elements, of which `in` is the first in the order of traversal. */
+/* Prefetch the block behind `count` elements; `in` is the first of them in the order of
+ * traversal. */
 INLINE void block_prefetch(const elem_t *in, long step, uint count)
 {
     for (uint i = 0; i < count; i += CACHE_LINE_BYTES / ELEM_BYTES) {
@@ -35,15 +36,15 @@ INLINE void block_prefetch(const elem_t *in, long step, uint count)
     }
 }
 
-/* ---- ways of adding ----
+/* ---- methods of addition ----
  *
- * add_*() scans `count` elements, whose sums before them are in `carry`, the same in all lanes, and
- * leaves the sums after them there. Short rows are scanned as if they were one line, and the sum before a
- * row is subtracted from its sums: both are exact, and so is the difference. */
+ * Each function add_*() scans `count` elements. On entry `carry` has the sum before them in
+ * all lanes, on return the sum after them. Short rows are scanned like one line, and the sum
+ * before a row is subtracted from its sums: both are exact, and so is the difference. */
 
-/* Return the place of the vector of `lanes` elements that the traversal reaches after i elements, and
- * prefetch the same place of the next block, which follows in memory. Prefetches that are spread over the
- * additions do not wait for each other; those of a whole block at once do. */
+/* Return the index of the vector of `lanes` elements that the traversal reaches after i
+ * elements, and prefetch the same index of the next block, which follows in memory. Prefetches
+ * between the additions do not wait for each other; those of a whole block at once do. */
 INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, uint i)
 {
     const uint at = o.reverse ? count - lanes - i : i;
@@ -51,15 +52,17 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
     return at;
 }
 
-/* The sums after the last element of the traversal in a vector, in all lanes. */
+/* The sum after the last element of the traversal in a vector, in all lanes. */
 #define LANE_COUNT(x)          (sizeof(x) / sizeof((x)[0]))
 #define LAST(running, reverse) \
     ((__typeof__(running))((running)[(reverse) ? 0 : LANE_COUNT(running) - 1]))
 
-/* Subtract from the sum of each lane the sum before its row. left: elements, from this vector on, of
- * the row that the vector begins in; base: the sum before that row, replaced by the sum before the row
- * that the next vector begins in; unbiased(x): a sum without what a sum of no element is kept as;
- * lanes: the numbers of the lanes. */
+/* Subtract from the sum of each lane the sum before its row.
+ * left          elements from this vector on of the row in which the vector begins
+ * base          the sum before that row; replaced by the sum before the row in which the next
+ *               vector begins
+ * unbiased(x)   a sum without the bias of its representation
+ * lanes         the numbers of the lanes */
 #define AS_IT_IS(x) (x)
 #define FROM_ROW(sums, running, base, unbiased, lanes, o, left)                             \
     do {                                                                                    \
@@ -75,14 +78,14 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
         }                                                                                   \
     } while (0)
 
-/* Return `left` of the next vector. */
+/* Return `left` for the next vector. */
 INLINE uint row_left(struct order o, uint left, uint lanes)
 {
     return (left <= lanes ? left + o.length : left) - lanes;
 }
 
 #if defined(PAIRS)
-/* Sums that are multiples of 2^place, in pairs of integers. */
+/* Scan with sums that are multiples of 2^place, as pairs of integers. */
 INLINE void add_pairs(const elem_t *in, elem_t *out, uint count, const struct order o, int place,
                       long *sum)
 {
@@ -117,7 +120,7 @@ INLINE void add_pairs(const elem_t *in, elem_t *out, uint count, const struct or
 #endif
 
 #if defined(WHOLES)
-/* Sums that are multiples of 2^place, in integers. */
+/* Scan with sums that are multiples of 2^place, as integers. */
 INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct order o, int place,
                        whole_t *carry)
 {
@@ -144,7 +147,7 @@ INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct o
     *carry = LAST(running, o.reverse);
 }
 #elif !defined(ELEM_F64)
-/* Sums of at most 53 bits. */
+/* Scan with sums of at most 53 bits. */
 INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct order o,
                       real_t *carry)
 {
@@ -170,13 +173,14 @@ INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct or
 }
 #endif
 
-/* What sums in two limbs are: multiples of 2^place, smaller than 2^(place + 102). The lower limb is
- * 2^63 too large, so that it is never below 0, and the upper one 2^11 too small for that. The hidden
- * bit of a lower part is one of the upper limb, too. */
+/* Parameters of sums in two limbs: multiples of 2^place, smaller than 2^(place + 102). The
+ * lower limb has a bias of 2^63, so that it is never negative, and the upper limb one of
+ * -2^11, which cancels it. The hidden bit of a lower part adds one unit of the upper limb,
+ * which the bias of the upper limb cancels, too. */
 struct two_limbs {
     real_t upper;
     real_t lower;
-    whole_t exponent; /* of a lower part */
+    whole_t exponent; /* exponent field of a lower part */
 };
 
 INLINE struct two_limbs two_limbs_of(int place)
@@ -189,7 +193,7 @@ INLINE struct two_limbs two_limbs_of(int place)
     return limbs;
 }
 
-/* The carry of the sum (w1 : w0). */
+/* Split the sum (w1 : w0) into the limbs of a carry. */
 INLINE void two_limbs_begin(const struct two_limbs *limbs, ulong w0, ulong w1, whole_t carry[2])
 {
     carry[0] = (whole_t)((long)((w0 & (ulong)LIMB_MASK) + (1UL << 63)));
@@ -203,8 +207,9 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
     const real_t lower = limbs->lower;
     const whole_t exponent = limbs->exponent;
     const whole_t lanes = {WIDTH_LANES(0)};
-    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* rows: the sum before is 0 */
-#define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* wraps */
+    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* the carry of rows,
+                                                                       whose sum before is 0 */
+#define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* unsigned arithmetic may wrap */
     whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};
     whole_t running[2] = {carry[0], carry[1]};
@@ -238,9 +243,9 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
 }
 
 #if defined(ELEM_F64)
-/* The same of three limbs, whose sums are smaller than 2^(place + 154). */
+/* Parameters of sums in three limbs: multiples of 2^place, smaller than 2^(place + 154). */
 struct three_limbs {
-    real_t limb[3];    /* the lowest first */
+    real_t limb[3];    /* lowest limb first */
     whole_t hidden[2]; /* float64 numbers whose fraction is a lower limb of a sum */
 };
 
@@ -299,8 +304,8 @@ INLINE void add_three_limbs(const elem_t *in, elem_t *out, uint count, const str
 }
 #endif
 
-/* The exact sum itself, element by element, `step` elements apart. Once the sum is infinite or NaN, numbers
- * do not change it, and are not added. */
+/* Scan with the exact sum itself, element by element; `step` is the distance of elements. Once
+ * the sum is infinite or NaN, finite elements do not change it and are not added. */
 NOINLINE void add_one_by_one(const elem_t *in, elem_t *out, long count, long step, bool exclusive,
                              struct exact *sum)
 {
@@ -334,13 +339,13 @@ enum way {
     ONE_BY_ONE
 };
 
-/* How sums that are multiples of 2^low, smaller than 2^top, are added. *place: what they are to be
- * multiples of in that way. */
+/* Choose the method for sums that are multiples of 2^low and smaller than 2^top. *place: the
+ * exponent of the unit of the sums in this method. */
 INLINE enum way choose_way(int top, int low, int *place)
 {
     const int bits = top - min(low, top);
     *place = min(low, top);
-    if (top + EXACT_UNIT > 1020) { /* limbs would be out of float64's range */
+    if (top + EXACT_UNIT > 1020) { /* limbs would exceed float64's range */
         return ONE_BY_ONE;
     }
 #if defined(WHOLES)
@@ -365,7 +370,7 @@ INLINE enum way choose_way(int top, int low, int *place)
     return ONE_BY_ONE;
 }
 
-/* Add to the sum what limbs have become. */
+/* Add the change of the limbs, from `before` to `after`, to the sum. */
 INLINE void add_limbs(struct exact *sum, const whole_t *after, const whole_t *before, int limbs,
                       int place)
 {
@@ -375,7 +380,7 @@ INLINE void add_limbs(struct exact *sum, const whole_t *after, const whole_t *be
     }
 }
 
-/* -0.0 that a line begins with, where its sum has no other element yet. */
+/* Return the number of -0.0 at the start of a line whose sum has no other element yet. */
 INLINE uint minus_zeros(const elem_t *in, uint count, long step, uint flags)
 {
     uint lead = 0;
@@ -385,7 +390,8 @@ INLINE uint minus_zeros(const elem_t *in, uint count, long step, uint flags)
     return lead;
 }
 
-/* The sums of so many -0.0 are -0.0, but for the first exclusive one. */
+/* Store the sums of `lead` leading -0.0: all are -0.0, except the first one of an exclusive
+ * scan. */
 INLINE void minus_zeros_store(elem_t *out, uint count, long step, uint lead, bool exclusive,
                               elem_t first)
 {
@@ -397,14 +403,16 @@ INLINE void minus_zeros_store(elem_t *out, uint count, long step, uint lead, boo
     }
 }
 
-/* How elements are added. */
+/* The method for a range of elements, and its parameters. */
 struct adding {
     enum way way;
     int place;    /* sums are multiples of 2^place */
-    ulong sum[3]; /* words of the sum before the elements, from 2^place on; the last: from limb 2 on */
+    ulong sum[3]; /* words of the sum before the elements: the first two from 2^place on, the
+                     last from limb 2 on */
 };
 
-/* Scan `count` elements, a multiple of STRIDE, and add them to the sum. */
+/* Scan `count` elements, a multiple of STRIDE, with two or three limbs, and add them to the
+ * sum. */
 INLINE void add_by(const struct adding *a, const elem_t *in, elem_t *out, uint count,
                    const struct order o, struct exact *sum)
 {
@@ -452,7 +460,8 @@ INLINE void add_by(const struct adding *a, const elem_t *in, elem_t *out, uint c
     }
 }
 
-/* The same, with a loop for each order. length: elements of a row, or 0 for elements of one line. */
+/* add_by() with a separate loop for each order. length: elements of a row, or 0 for elements
+ * of one line. */
 NOINLINE void add_in_order(const struct adding *a, const elem_t *in, elem_t *out, uint count,
                            bool exclusive, bool reverse, uint length, struct exact *sum)
 {
@@ -473,7 +482,7 @@ NOINLINE void add_in_order(const struct adding *a, const elem_t *in, elem_t *out
     }
 }
 
-/* Choose how EXACT_BLOCK elements of a range, at most, are added to the sum before them. */
+/* Choose the method for at most EXACT_BLOCK elements with this exponent range. */
 INLINE struct adding adding_of(const struct range *range, const struct exact *sum)
 {
     struct adding a = {ONE_BY_ONE, 0, {0, 0, 0}};
@@ -501,8 +510,8 @@ INLINE struct adding adding_of(const struct range *range, const struct exact *su
     return a;
 }
 
-/* Scan `count` elements of a line, and zeros up to `padded`, a multiple of STRIDE; reverse: there are no
- * zeros. `in` and `out` are the lowest addresses. */
+/* Scan `count` elements of a line, padded with zeros to `padded`, a multiple of STRIDE; with
+ * `reverse` there is no padding. `in` and `out` are the lowest addresses. */
 NOINLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded, bool exclusive,
                          bool reverse, struct exact *sum)
 {
@@ -530,22 +539,23 @@ NOINLINE void block_scan(const elem_t *in, elem_t *out, uint count, uint padded,
 
 /* ---- short rows ---- */
 
-/* Elements of a row, at most and at least. A vector may have elements of two rows, but not of three. Rows
- * of 16-bit floats that are a little longer than that are faster as columns. */
+/* Maximum and minimum elements of a short row. A vector may have elements of two rows, but not
+ * of three. Rows of 16-bit floats that are a little longer than the minimum are faster as
+ * columns. */
 #define SHORT_ROW       512
 #define SHORT_ROW_LEAST (ELEM_BYTES == 2 ? 17 : WIDTH)
 
-/* `rows` short rows, one behind the other, EXACT_BLOCK elements at most: no sums before them, and none
- * after. `in` and `out` are the lowest addresses. */
+/* Scan `rows` short contiguous rows with at most EXACT_BLOCK elements, without carry-in and
+ * carry-out. `in` and `out` are the lowest addresses. */
 NOINLINE void short_rows_scan(const elem_t *in, elem_t *out, uint rows, uint length,
                               bool exclusive, bool reverse)
 {
     elem_t cells[EXACT_BLOCK] __attribute__((aligned(64)));
-    ushort lead[EXACT_BLOCK / SHORT_ROW_LEAST]; /* -0.0 that a row begins with */
+    ushort lead[EXACT_BLOCK / SHORT_ROW_LEAST]; /* number of -0.0 at the start of each row */
     const long step = reverse ? -1 : 1;
     const uint count = rows * length;
     const uint padded = (count + STRIDE - 1) / STRIDE * STRIDE;
-    /* zeros follow the elements in the order of traversal */
+    /* the padding follows the elements in the order of traversal */
     elem_t *buffered = cells + (reverse ? padded - count : 0);
     for (uint i = 0; i < padded - count; i++) {
         cells[reverse ? i : count + i] = 0;

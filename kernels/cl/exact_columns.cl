@@ -1,9 +1,9 @@
-/* Exact sums of columns, for processors: a work-item takes a strip of lines that are neighbours in
- * memory (exact_strip.cl). Columns beyond whole strides go through a buffer. */
+/* Exact sums of columns, for CPUs: a work-item processes a strip of lines that are neighbours
+ * in memory (exact_strip.cl). Columns beyond whole strides are copied to a buffer. */
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Columns that are no whole strides, by way of a buffer that has zeros beside them. */
+/* Scan columns that are not a multiple of the stride, in a buffer padded with zeros. */
 INLINE void buffered_add(struct strip *s, const struct strip_tile *t, uint columns,
                          elem_t *cells)
 {
@@ -22,9 +22,9 @@ INLINE void buffered_add(struct strip *s, const struct strip_tile *t, uint colum
     }
 }
 
-/* A strip: item_lines columns, the last of a row of strips those that are left. */
+/* A strip: item_lines columns; the last strip of a row has those that remain. */
 struct columns {
-    ulong line; /* its first */
+    ulong line; /* first line of the strip */
     uint count;
 };
 
@@ -33,7 +33,8 @@ INLINE struct columns columns_of(const struct partition *p)
     __global const struct scan_entry *e = p->entry;
     const ulong inner = entry_dim(e, e->dims - 1)[0];
     const ulong strips = (inner + e->item_lines - 1) / e->item_lines;
-    const ulong before = p->lines % strips * e->item_lines; /* columns of the row */
+    const ulong before = p->lines % strips * e->item_lines; /* columns of the row before the
+                                                               strip */
     return (struct columns){p->lines / strips * inner + before,
                             (uint)min(e->item_lines, inner - before)};
 }
@@ -47,7 +48,7 @@ NOINLINE void strip_scan(const struct partition *p, struct columns columns)
     elem_t cells[TILED_BYTES / ELEM_BYTES] __attribute__((aligned(64)));
     struct exact sums[STRIP_COLUMNS];
     struct strip s;
-    struct strip_tile t; /* the first row in the order of traversal, steps with its direction */
+    struct strip_tile t; /* first row in the order of traversal; steps are in its direction */
     t.in = AS_PRIVATE(p->launch->in + walk.in + row * e->axis_in);
     t.out = AS_PRIVATE(p->launch->out + walk.out + row * e->axis_out);
     t.in_step = reverse ? -(long)e->axis_in : (long)e->axis_in;
@@ -78,7 +79,7 @@ NOINLINE void strip_scan(const struct partition *p, struct columns columns)
     }
 }
 
-/* An item is a strip, or a partition of one. */
+/* Run an item: a strip, or a partition of one. */
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
                      ulong item)
 {

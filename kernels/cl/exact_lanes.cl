@@ -1,9 +1,9 @@
-/* The lines of a tile (tiles.cl) side by side in its buffer, a line in each lane, of floats: the
+/* Scans the lines of a tile (tiles.cl) in its buffer, one line per lane, for floats: the
  * buffer is a strip (exact_strip.cl). lanes.cl has the same functions for integers. */
 #define KERNEL_NAME scan_exact_tiles
 #define TOTALS_NAME total_exact_tiles
 
-/* Lanes of a row are a multiple of this. */
+/* The number of lanes of a row is a multiple of this. */
 #define LANE_UNIT STRIP_UNIT
 
 struct lanes {
@@ -12,7 +12,7 @@ struct lanes {
     struct exact sums[STRIP_COLUMNS];
 };
 
-/* Begin with sums of no element in all lanes. Lanes from `lines` to `pitch` hold no line. */
+/* Begin with the sum of no element in all lanes. Lanes from `lines` to `pitch` hold no line. */
 INLINE void lanes_begin(struct lanes *l, uint lines, uint pitch, const struct partition *p)
 {
     l->lines = lines;
@@ -31,20 +31,20 @@ INLINE acc_t lanes_sum(struct lanes *l, uint lane)
     return *strip_sum(&l->strip, lane);
 }
 
-/* Return the rows that a tile has at most. */
+/* Return the maximum number of rows of a tile. */
 INLINE uint lanes_rows(uint pitch)
 {
     return strip_tile_rows(pitch);
 }
 
-/* Return how often lanes_add() asks for memory. */
+/* Return the number of times that lanes_add() calls requests_ask(). */
 INLINE uint lanes_asks(const struct lanes *l, uint rows)
 {
     const uint each = rows_between_asks(l->strip.columns);
     return (rows + each - 1) / each;
 }
 
-/* Replace elements by their sums. Lanes that hold no line become zeros first, because their
+/* Replace elements by their sums. Lanes without a line are set to zero first, because their
  * exponents count, too. */
 INLINE void lanes_add(struct lanes *l, elem_t *cells, uint rows, struct requests ahead[2])
 {

@@ -1,6 +1,6 @@
-/* Exact sums of any layout: a work-item walks some lines, mostly one, element by element. No
- * barriers, no local memory, no floating-point arithmetic. In place is fine: an element is read
- * before its sum is written. */
+/* Exact sums of any layout: a work-item scans some lines, usually one, element by element. No
+ * barriers, no local memory, no floating-point arithmetic. Input and output may be the same
+ * memory: an element is read before its sum is written. */
 #define KERNEL_NAME scan_exact
 
 static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,

@@ -1,20 +1,24 @@
-/* Exact sums of lines one by one, for processors: a work-item takes some whole lines, block by block
- * (exact_block.cl), or several short ones in a block where they lie one behind the other, or a
- * partition of a line. Elements that are apart, or walked backwards, and the end of a line go through
- * a buffer. In place is fine: elements are read before their sums are written. */
+/* Exact sums of lines one by one, for CPUs. A work-item scans some whole lines, block by block
+ * (exact_block.cl); or several short contiguous lines in one block; or a partition of a line.
+ * Elements that are not contiguous or are traversed in reverse, and the end of a line, are
+ * copied to a buffer. Input and output may be the same memory: elements are read before their
+ * sums are written. */
 #define KERNEL_NAME scan_exact_rows
 #define TOTALS_NAME total_exact_rows
 
-/* Lines whose elements are apart are scanned side by side, a block of each: neighbours in memory share
- * cache lines. The blocks of all of them stay in the first two levels of cache. */
+/* Lines whose elements are not contiguous are scanned together, one block of each at a time:
+ * neighbours in memory share cache lines. The blocks of all these lines fit into the first two
+ * levels of cache. */
 #define LINES_TOGETHER 16
 #define TOGETHER_BYTES (1 << 15)
 
-/* Sets of short columns of at most so many elements, and rows of fewer than SHORT_ROW_LEAST, become columns
- * (transpose.cl): a vector has an element of each of several lines, and no lane is empty. */
+/* Maximum elements of a set of short columns that is transposed, as are rows of fewer than
+ * SHORT_ROW_LEAST elements: each vector then has one element of each of several lines, and no
+ * lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
-/* A part of a line: elements from the first in the order of traversal, and the steps to the next. */
+/* A part of a line: addresses of its first element in the order of traversal, and steps to the
+ * next. */
 struct stretch {
     const elem_t *in;
     elem_t *out;
@@ -22,7 +26,8 @@ struct stretch {
     long out_step;
 };
 
-/* Turn elements round: 64 bytes at a time, 32 of 16-bit ones. */
+/* A vector of elements and the shuffle that reverses it: 64 bytes, or 32 for 16-bit
+ * elements. */
 #if ELEM_BYTES == 8
 #define TURNED       8
 #define TURNED_LANES 7, 6, 5, 4, 3, 2, 1, 0
@@ -33,7 +38,7 @@ struct stretch {
 typedef VECTOR(elem_t, TURNED) turned_t;
 typedef turned_t turned_any_t __attribute__((aligned(ELEM_BYTES)));
 
-/* Both pointers are the lowest addresses. */
+/* Copy elements in reverse order. Both pointers are the lowest addresses. */
 INLINE void cells_turn(elem_t *to, const elem_t *from, uint count)
 {
     uint i = 0;
@@ -74,7 +79,8 @@ INLINE void cells_scatter(const elem_t *cells, elem_t *to, long step, uint count
     }
 }
 
-/* A block that is no whole number of strides, or whose elements are apart: by way of a buffer. */
+/* Scan a block through a buffer: one that is not a multiple of STRIDE, or whose elements are
+ * not contiguous. */
 NOINLINE void block_by_buffer(const struct stretch *s, ulong at, uint count, bool exclusive,
                               struct exact *sum)
 {
@@ -88,7 +94,7 @@ NOINLINE void block_by_buffer(const struct stretch *s, ulong at, uint count, boo
     cells_scatter(cells, s->out + (long)at * s->out_step, s->out_step, count);
 }
 
-/* Elements from..to - 1 of a stretch. */
+/* Scan the elements from..to - 1 of a stretch. */
 INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, bool exclusive,
                          struct exact *sum)
 {
@@ -108,7 +114,7 @@ INLINE void stretch_scan(const struct stretch *s, ulong from, ulong to, bool exc
     }
 }
 
-/* Elements from..to - 1 of a stretch, without results. */
+/* Add up the elements from..to - 1 of a stretch without writing results. */
 INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct exact *sum)
 {
     if (s->in_step == 1) {
@@ -123,7 +129,7 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
-/* Transpose a matrix, of which both sides are buffers (lines_turn). */
+/* Transpose a matrix whose both sides are buffers (lines_turn). */
 NOINLINE void buffer_turn(const bool back, const struct matrix *m, uint lines, uint rows)
 {
     struct requests none[2] = {{.left = 0}, {.left = 0}};
@@ -134,8 +140,9 @@ NOINLINE void buffer_turn(const bool back, const struct matrix *m, uint lines, u
     }
 }
 
-/* Short sets by columns, in a buffer: `cells` has the sets, and SIDE elements more, and zeros behind
- * them up to a multiple of 8 sets. Transposed, the first elements of all lines are the first row. */
+/* Scan short sets as columns, in a buffer. `cells` has the sets, zeros up to a multiple of 8
+ * sets, and room for SIDE elements more. After transposition the first elements of all lines
+ * are the first row. */
 NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint inner,
                                     bool exclusive)
 {
@@ -151,8 +158,8 @@ NOINLINE void short_sets_by_columns(elem_t *cells, uint sets, uint length, uint 
     buffer_turn(false, &matrix, length * inner, sets);
 }
 
-/* `sets` short sets of lines, one behind the other. step: 1, or -1, where the first element in the
- * order of traversal is the last one in memory. */
+/* Scan `sets` short contiguous sets of lines. step: 1; or -1 if the first element in the order
+ * of traversal is the last one in memory. */
 NOINLINE void short_sets(const elem_t *in, elem_t *out, long step, uint sets, uint length,
                          uint inner, bool exclusive)
 {
@@ -174,7 +181,7 @@ NOINLINE void short_sets(const elem_t *in, elem_t *out, long step, uint sets, ui
     cells_scatter(cells, out, step, count);
 }
 
-/* The partition of a line. */
+/* Return the partition of a line. */
 INLINE struct stretch stretch_of(const struct partition *p, ulong line)
 {
     __global const struct scan_entry *e = p->entry;
@@ -189,7 +196,7 @@ INLINE struct stretch stretch_of(const struct partition *p, ulong line)
     return s;
 }
 
-/* Columns that lie side by side without gaps, and are all there are in a row; 0: they do not. */
+/* Return the number of columns if they are contiguous and fill a row; else 0. */
 INLINE uint neighbours_of(__global const struct scan_entry *e)
 {
     if (e->dims == 0) {
@@ -201,7 +208,7 @@ INLINE uint neighbours_of(__global const struct scan_entry *e)
     return dense && inner[0] <= LINES_TOGETHER ? (uint)inner[0] : 0;
 }
 
-/* Lines of the entry that are scanned side by side. */
+/* Return the number of lines of the entry that are scanned together. */
 INLINE uint lines_together(__global const struct scan_entry *e)
 {
     const uint neighbours = neighbours_of(e);
@@ -210,8 +217,9 @@ INLINE uint lines_together(__global const struct scan_entry *e)
                                                : LINES_TOGETHER;
 }
 
-/* `count` neighbours, from their first elements in the order of traversal on: each becomes a row in a
- * buffer. Elements of `rows` behind the last one are turned, too, and then overwritten by zeros. */
+/* Scan `count` neighbouring lines, given the stretch of the first one: each line becomes a row
+ * in a buffer. Elements of `rows` behind the last element are transposed, too, and are then
+ * overwritten by zeros. */
 NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong length,
                               enum results results, struct exact *sums)
 {
@@ -222,7 +230,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
         min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
             (uint)EXACT_BLOCK);
     const struct matrix matrix = {lines, rows, most, count, false};
-    /* turned round, the last of the neighbours is the first */
+    /* in reverse order the last neighbour comes first */
     const long step = reverse ? -1 : 1;
     const long corner = reverse ? count - 1 : 0;
     for (ulong from = 0; from < length; from += most) {
@@ -252,7 +260,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
     }
 }
 
-/* The partition of LINES_TOGETHER lines at most. */
+/* Scan the partition of at most LINES_TOGETHER lines. */
 NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
 {
     const enum results results = results_of(p);
@@ -282,8 +290,9 @@ NOINLINE void lines_scan(const struct partition *p, ulong line, uint count)
     }
 }
 
-/* Several sets of lines to a block, one behind the other on both sides, and by themselves: a set is a
- * short row, or the lines of neighbours. The lines of a set; 0: the lines are not so. */
+/* Return the number of lines of a set if a block can contain several sets: a set is a short
+ * row, or neighbouring lines; sets must be contiguous on both sides and have no carry. Returns
+ * 0 for other layouts. */
 INLINE uint short_set_of(__global const struct scan_entry *e)
 {
     const ulong others = ENTRY_CARRY_IN | ENTRY_CARRY_OUT;
@@ -299,8 +308,8 @@ INLINE uint short_set_of(__global const struct scan_entry *e)
     return (uint)inner;
 }
 
-/* An item is item_lines lines of the entry, the last what is left of them, or a partition of
- * these. */
+/* Run an item: item_lines lines of the entry (the last item has those that remain), or a
+ * partition of these. */
 INLINE void run_item(const struct launch *launch, __global const struct scan_entry *e,
                      ulong item)
 {
@@ -313,7 +322,7 @@ INLINE void run_item(const struct launch *launch, __global const struct scan_ent
     if (inner > 0) {
         const uint size = (uint)e->length * inner;
         uint most = min(EXACT_BLOCK / size, (uint)STRIP_COLUMNS / inner / 8 * 8);
-        /* sets that are whole strides together need no buffer */
+        /* sets that together are a multiple of the stride need no buffer */
         const uint unit = (uint)STRIDE / min((uint)STRIDE, size & (0 - size));
         most = most >= unit ? most - most % unit : most;
         const struct line_walk walk = line_walk_start(e, (index_t)line);

@@ -1,29 +1,29 @@
-/* Exact sums of lines side by side, for processors: a line in each lane, so that no lane meets
- * another. A strip is some columns, STRIP_COLUMNS at most, and is scanned in tiles of some rows that
- * the first-level cache holds: a pass over the exponents of a tile, then the additions.
+/* Exact sums of neighbouring lines, for CPUs: one line per lane, so lanes are independent. A
+ * strip has at most STRIP_COLUMNS columns. It is scanned in tiles of rows that fit into the
+ * first-level cache: a pass over the exponents of a tile, then the additions.
  *
- * The sums of a strip stay in one form from tile to tile, as long as the tiles fit it:
+ * The sums of a strip keep one form from tile to tile, as long as the tiles fit it:
  *
- *   REALS        float64 numbers, but of float64: every sum has at most 53 bits
- *   ONE          integers, multiples of 2^place, of 62 bits, instead of REALS where there are WHOLES
+ *   REALS        float64 numbers, for all types but float64: every sum has at most 53 bits
+ *   ONE          integers of 62 bits, multiples of 2^place; replaces REALS if WHOLES is defined
  *   TWO, THREE   limbs of multiples of 2^place, as in exact_block.cl
- *   EXACT        the exact sums themselves (exact.cl): any tile, and between two other forms
+ *   EXACT        the exact sums themselves (exact.cl): any tile; also between two other forms
  *
- * All columns share the form. Where a tile does not fit, the sums become exact ones, and then those of
- * a form that has room for more than the tile needs, so that this happens seldom.
+ * All columns have the same form. If a tile does not fit, the sums are converted to exact
+ * ones, and then to a form with more room than the tile needs, so that conversions are rare.
  *
- * NaN and infinities are kept apart, as flags of each lane, and are zeros in the sums. So is whether a
- * lane has an element other than -0.0, because the sum of nothing but -0.0 is -0.0. In place is fine:
- * elements are read before their sums are written. */
+ * NaN and infinities are flags of each lane, and count as zeros in the sums. Another flag of
+ * each lane records an element other than -0.0, because the sum of nothing but -0.0 is -0.0.
+ * Input and output may be the same memory: elements are read before their sums are written. */
 #define STRIP_COLUMNS 512
 #define STRIP_VECTORS (STRIP_COLUMNS / WIDTH)
-#define TILE_ROWS     256 /* at most */
+#define TILE_ROWS     256 /* maximum rows of a tile */
 
-/* The results that are written. */
+/* The results to write. */
 enum results {
     INCLUSIVE,
     EXCLUSIVE,
-    NO_RESULTS /* the sums after the last element are wanted alone */
+    NO_RESULTS /* only the sums after the last element are needed */
 };
 
 INLINE enum results results_of(const struct partition *p)
@@ -33,7 +33,8 @@ INLINE enum results results_of(const struct partition *p)
                                                       : INCLUSIVE;
 }
 
-/* Columns of a strip are a multiple of this: whole vectors, and whole squares (transpose.cl). */
+/* The number of columns of a strip is a multiple of this: whole vectors, and whole squares
+ * (transpose.cl). */
 #define STRIP_UNIT ((uint)max(WIDTH, SIDE))
 
 /* Flags that a strip keeps for each lane. */
@@ -47,17 +48,17 @@ enum form {
     EXACT
 };
 
-/* The form of sums with few bits. */
+/* The form for sums with few bits. */
 #if defined(WHOLES)
 #define NARROWEST       ONE
-#define NARROWEST_PLACE WHOLE_PLACE /* least place */
+#define NARROWEST_PLACE WHOLE_PLACE /* smallest place */
 #else
 #define NARROWEST       REALS
 #define NARROWEST_PLACE 0
 #endif
 
-/* Lower limbs of a sum are kept this much too large, so that they are never below 0, and the limb
- * above them as much smaller. */
+/* Bias of the lower limbs of a sum, so that they are never negative; the next limb is smaller
+ * by LIMB_BIAS_OVER. */
 #define LIMB_BIAS      (1L << 62)
 #define LIMB_BIAS_OVER (LIMB_BIAS >> LIMB_BITS)
 
@@ -65,25 +66,28 @@ struct strip {
     enum form form;
     uint columns; /* a multiple of STRIP_UNIT */
     enum results results;
-    bool fresh;                     /* `sums` are not written: each is 0, with these flags */
-    uint fresh_flags;               /* EXACT_HAS_ANY, _MORE */
-    bool special;                   /* a NaN or an infinity was among the elements */
+    bool fresh;                     /* `sums` are not written yet: each sum is 0, with the
+                                       flags fresh_flags */
+    uint fresh_flags;               /* EXACT_HAS_ANY, EXACT_HAS_MORE */
+    bool special;                   /* an element was NaN or infinite */
     bool more;                      /* every column has an element other than -0.0 */
-    int place;                      /* of the lowest limb, or what every sum is a multiple of */
-    int top;                        /* sums are smaller than 2^top */
-    whole_t limb[STRIP_VECTORS][3]; /* the lowest first; REALS: float64 numbers in the first */
+    int place;                      /* exponent of the unit of the lowest limb, or of all
+                                       sums */
+    int top;                        /* every sum is smaller than 2^top */
+    whole_t limb[STRIP_VECTORS][3]; /* lowest limb first; REALS: float64 numbers in the first */
     whole_t flags[STRIP_VECTORS];   /* EXACT_HAS_NAN, _PLUS, _MINUS, _MORE */
-    struct exact *sums;             /* of each column; out of date but for EXACT */
+    struct exact *sums;             /* sum of each column; valid in the form EXACT, flags
+                                       always */
 };
 
-/* A tile: rows of the strip's columns. */
+/* A tile: some rows of the strip's columns. */
 struct strip_tile {
     const elem_t *in;
     elem_t *out;
-    long in_step; /* elements from row to row */
+    long in_step; /* elements from one row to the next */
     long out_step;
     uint rows;
-    struct requests *ahead; /* two, of memory to ask for, or NULL */
+    struct requests *ahead; /* two requests for memory to prefetch, or NULL */
 };
 
 /* ---- elements ---- */
@@ -94,21 +98,21 @@ INLINE whole_t are_special(real_t x)
     return (BITS_OF(x) & infinity) == infinity;
 }
 
-/* The flags of elements of which some are special, which become zeros. */
+/* Replace special elements by zeros and return their flags. At least one element is special. */
 INLINE whole_t special_flags(real_t *x)
 {
     const whole_t special = are_special(*x);
     const whole_t nan = special & ((BITS_OF(*x) & LIMB_MASK) != 0);
     const whole_t minus = special & ~nan & (BITS_OF(*x) < 0);
     const whole_t plus = special & ~nan & ~minus;
-    const whole_t more = BITS_OF(*x) != LONG_MIN; /* -0.0 */
+    const whole_t more = BITS_OF(*x) != LONG_MIN; /* all elements but -0.0 */
     *x = REAL_OF(BITS_OF(*x) & ~special);
     return (nan & EXACT_HAS_NAN) | (plus & EXACT_HAS_PLUS) | (minus & EXACT_HAS_MINUS) |
            (more & EXACT_HAS_MORE);
 }
 
-/* Results of lanes that have flags are infinities, or NaN, and those of lanes that have nothing but
- * -0.0 are -0.0. */
+/* Replace the results of lanes with flags by infinities or NaN, and those of lanes that have
+ * only -0.0 by -0.0. */
 INLINE real_t special_results(real_t result, whole_t flags)
 {
     const long both = EXACT_HAS_PLUS | EXACT_HAS_MINUS;
@@ -121,8 +125,8 @@ INLINE real_t special_results(real_t result, whole_t flags)
     return REAL_OF((any & instead) | (~any & BITS_OF(result)) | (none & LONG_MIN));
 }
 
-/* Ask for a row of the next tile: into the second-level cache, for rows that are a power of two apart
- * would drive each other out of the first. */
+/* Prefetch a row of the next tile into the second-level cache: in the first-level cache rows
+ * that are a power of two apart would evict each other. */
 INLINE void row_prefetch(const elem_t *row, uint columns)
 {
     for (uint i = 0; i < columns; i += CACHE_LINE_BYTES / ELEM_BYTES) {
@@ -130,8 +134,8 @@ INLINE void row_prefetch(const elem_t *row, uint columns)
     }
 }
 
-/* The exponents of `count` elements that are contiguous. The last vector overlaps the one before it
- * where they are no whole strides. */
+/* Add the exponents of `count` contiguous elements. If `count` is not a multiple of the
+ * stride, the last vector overlaps the one before it. */
 INLINE void extremes_add_run(struct extremes *all, const elem_t *in, uint count)
 {
     elem_t few[STRIDE] __attribute__((aligned(64)));
@@ -147,10 +151,10 @@ INLINE void extremes_add_run(struct extremes *all, const elem_t *in, uint count)
     }
 }
 
-/* The exponents of a tile, but for those of special elements. */
+/* Return the exponent range of a tile, without special elements. */
 NOINLINE struct range tile_range(const struct strip *s, const struct strip_tile *t)
 {
-    /* Rows without gaps are one run of memory, which the processor fetches ahead by itself. */
+    /* rows without gaps are contiguous memory, which the hardware prefetches */
     const bool is_run = t->in_step == (long)s->columns;
     const bool writes_apart = s->results != NO_RESULTS && abs(t->out_step) != (ulong)s->columns;
     struct extremes all = extremes_begin();
@@ -190,20 +194,20 @@ INLINE int limbs_of(enum form form)
     return form == ONE ? 1 : form == TWO ? 2 : 3;
 }
 
-/* Bits of a sum, above its place, that a form has room for. */
+/* Return the bits above its place that a sum may have in this form. */
 INLINE int room_of(enum form form)
 {
     return form == REALS ? 53 : form == ONE ? 62 : LIMB_BITS * (limbs_of(form) - 1) + 50;
 }
 
-/* What limb k of a sum of 0 is kept as. */
+/* Return the representation of limb k of a sum of 0. */
 INLINE long limb_zero(enum form form, int k)
 {
     const bool highest = k == limbs_of(form) - 1;
     return (highest ? 0 : LIMB_BIAS) - (k > 0 ? LIMB_BIAS_OVER : 0);
 }
 
-/* The sums as exact ones. */
+/* Convert the sums to exact ones. */
 NOINLINE void strip_to_exact(struct strip *s)
 {
     for (uint i = 0; i < s->columns && s->fresh; i++) {
@@ -234,7 +238,7 @@ NOINLINE void strip_to_exact(struct strip *s)
     s->form = EXACT;
 }
 
-/* The exact sums in another form, which has room for them. */
+/* Convert the exact sums to another form, which has room for them. */
 NOINLINE void strip_from_exact(struct strip *s, enum form form, int place)
 {
     for (uint j = 0; j < s->columns / WIDTH; j++) {
@@ -260,7 +264,7 @@ NOINLINE void strip_from_exact(struct strip *s, enum form form, int place)
     s->place = place;
 }
 
-/* Sums of 0 in a form. */
+/* Set all sums to 0 in a form. */
 INLINE void strip_from_zero(struct strip *s, enum form form, int place)
 {
     for (uint j = 0; j < s->columns / WIDTH; j++) {
@@ -272,7 +276,7 @@ INLINE void strip_from_zero(struct strip *s, enum form form, int place)
     s->place = place;
 }
 
-/* Places of the exact sums. */
+/* Compute bounds of the exact sums: all are smaller than 2^*top and multiples of 2^*low. */
 NOINLINE void strip_places(const struct strip *s, int *top, int *low)
 {
     *top = 0;
@@ -286,7 +290,7 @@ NOINLINE void strip_places(const struct strip *s, int *top, int *low)
     }
 }
 
-/* Bring the sums into a form for a tile with these exponents. */
+/* Convert the sums to a form that has room for a tile with this exponent range. */
 INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
 {
     const int tile_top = range->zero ? 0 : range->top + 32 - (int)clz(rows);
@@ -332,11 +336,13 @@ INLINE void strip_prepare(struct strip *s, const struct range *range, uint rows)
     }
 }
 
-/* Between two tiles: what is over in lower limbs goes to the next, and s->top is as the sums are. */
-INLINE void strip_settle(struct strip *s)
+/* Normalize the sums between two tiles: move the upper bits of each lower limb to the next
+ * limb, and set s->top to the actual bound. */
+INLINE void strip_normalize(struct strip *s)
 {
     const int limbs = limbs_of(s->form);
-    whole_t most = (whole_t)(0); /* of REALS the largest magnitude, else all bits of all */
+    whole_t most = (whole_t)(0); /* REALS: the largest magnitude; other forms: the union of
+                                    the bits of all sums */
     for (uint j = 0; j < s->columns / WIDTH && s->form == REALS; j++) {
         const whole_t magnitude = s->limb[j][0] & LONG_MAX;
         most = magnitude > most ? magnitude : most;
@@ -363,7 +369,7 @@ INLINE void strip_settle(struct strip *s)
 
 /* ---- additions ---- */
 
-/* A tile whose sums are in the form; special: some elements, or results, are NaN or infinite. */
+/* Add a tile in the given form. special: some elements or results are NaN or infinite. */
 INLINE void tile_add(struct strip *s, const struct strip_tile *t, const enum form form,
                      const enum results results, const bool special)
 {
@@ -372,7 +378,7 @@ INLINE void tile_add(struct strip *s, const struct strip_tile *t, const enum for
     const int unit = s->place + EXACT_UNIT;
     const uint vectors = s->columns / WIDTH;
     real_t limb[3];
-    whole_t bits[3];   /* of limb[] */
+    whole_t bits[3];   /* bits of limb[] */
     whole_t hidden[3]; /* float64 numbers whose fraction is a lower limb of a sum */
 #pragma unroll
     for (int k = 0; k < limbs && form != REALS && form != ONE; k++) {
@@ -436,7 +442,7 @@ INLINE void tile_add(struct strip *s, const struct strip_tile *t, const enum for
     }
 }
 
-/* The exact sums, element by element. */
+/* Add a tile with exact sums, element by element. */
 NOINLINE void tile_add_exact(struct strip *s, const struct strip_tile *t)
 {
     for (uint i = 0; i < s->columns; i++) {
@@ -464,7 +470,7 @@ NOINLINE void tile_add_exact(struct strip *s, const struct strip_tile *t)
 }
 
 #if defined(WHOLES)
-/* The same in the form ONE, without special elements. */
+/* tile_add() in the form ONE, without special elements. */
 INLINE void tile_add_wholes(struct strip *s, const struct strip_tile *t,
                             const enum results results)
 {
@@ -528,8 +534,8 @@ NOINLINE void tile_add_in_form(struct strip *s, const struct strip_tile *t)
     }
 }
 
-/* Return the rows of a tile that are added before memory is asked for again: to ask for all of it at
- * once would make the core wait. */
+/* Return the number of rows between two requests for memory: the core would stall if all
+ * memory were requested at once. */
 INLINE uint rows_between_asks(uint columns)
 {
     return max(512 / columns, 1U);
@@ -550,10 +556,10 @@ INLINE void tile_add_and_ask(struct strip *s, const struct strip_tile *t)
     }
 }
 
-/* A column may begin with -0.0, which a sum in another form than EXACT does not keep. */
+/* Return whether a column begins with -0.0. Only the form EXACT can represent a sum of -0.0. */
 INLINE bool begins_with_minus_zero(const struct strip *s, const struct strip_tile *t)
 {
-    elems_t least = ~(elems_t)(0); /* 0 where an element is -0.0 */
+    elems_t least = ~(elems_t)(0); /* 0 if an element is -0.0 */
     for (uint j = 0; j < s->columns / WIDTH; j++) {
         const elems_t x = ((const elems_any_t *)(t->in + j * WIDTH))[0] ^ (elem_t)EXACT_SIGN;
         least = x < least ? x : least;
@@ -561,7 +567,7 @@ INLINE bool begins_with_minus_zero(const struct strip *s, const struct strip_til
     return __builtin_reduce_min(least) == 0;
 }
 
-/* Flags that every column has from now on. */
+/* Set flags of every column. */
 INLINE void strip_add_flags(struct strip *s, uint flags)
 {
     s->fresh_flags |= flags;
@@ -574,7 +580,7 @@ INLINE void strip_add_flags(struct strip *s, uint flags)
     s->more = s->more || (flags & EXACT_HAS_MORE) != 0;
 }
 
-/* Whether every column has an element other than -0.0. */
+/* Return whether every column has an element other than -0.0. */
 INLINE bool strip_has_more(const struct strip *s)
 {
     whole_t all = (whole_t)(-1);
@@ -598,7 +604,7 @@ NOINLINE void strip_add(struct strip *s, const struct strip_tile *t)
     }
     s->special = s->special || range.special;
     if (s->form != EXACT) {
-        strip_settle(s);
+        strip_normalize(s);
     }
     strip_prepare(s, &range, t->rows);
     if (s->form == EXACT) {
@@ -613,7 +619,7 @@ NOINLINE void strip_add(struct strip *s, const struct strip_tile *t)
 
 /* ---- a strip ---- */
 
-/* Begin a strip of so many columns, a multiple of STRIP_UNIT, whose sums are 0. */
+/* Begin a strip of `columns` columns, a multiple of STRIP_UNIT, whose sums are 0. */
 INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
                              enum results results, bool exclusive)
 {
@@ -621,7 +627,7 @@ INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
     s->columns = columns;
     s->results = results;
     s->fresh = true;
-    s->fresh_flags = exclusive ? EXACT_HAS_MORE : 0; /* exclusive sums begin with +0.0 */
+    s->fresh_flags = exclusive ? EXACT_HAS_MORE : 0; /* an exclusive scan begins with +0.0 */
     s->special = false;
     s->more = exclusive;
     s->place = 0;
@@ -632,8 +638,9 @@ INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Begin a strip of so many columns, with sums of no element. Columns up to a multiple of STRIP_UNIT are
- * added to it; their elements are to be zeros, or those of another column. */
+/* Begin a strip of `columns` columns, with sums of no element. Columns up to a multiple of
+ * STRIP_UNIT are added; the caller sets their elements to zeros, or to those of another
+ * column. */
 INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
                         const struct partition *p)
 {
@@ -651,7 +658,7 @@ INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Set the sum before the first row of a column, unless partition_begins_with_zero(). */
+/* Set the sum before the first row of a column. Not called if partition_begins_with_zero(). */
 INLINE void strip_set(struct strip *s, uint column, const struct exact *sum)
 {
     s->sums[column] = *sum;
@@ -669,7 +676,7 @@ INLINE const struct exact *strip_sum(struct strip *s, uint column)
     return &s->sums[column];
 }
 
-/* Return the rows of a tile that the first-level cache holds. */
+/* Return the number of rows of a tile that fit into the first-level cache. */
 INLINE uint strip_tile_rows(uint columns)
 {
     return min(max(TILED_BYTES / (columns * (uint)ELEM_BYTES), 1U), (uint)TILE_ROWS);

@@ -1,10 +1,10 @@
-/* The exact total of a part of a line, for processors: the sums between its elements are not wanted,
- * so that lanes are added up apart from each other, in any order, and joined at the end of a block.
- * Blocks are added in the ways of exact_block.cl, chosen by their own exponents alone. */
+/* The exact total of a part of a line, for CPUs. The sums between elements are not needed, so
+ * lanes are added up independently, in any order, and joined at the end of a block. Blocks use
+ * the methods of exact_block.cl, chosen by their own exponents alone. */
 #define TOTAL_BITS  11
-#define TOTAL_BLOCK (1 << TOTAL_BITS) /* elements: so many limbs cannot overflow */
+#define TOTAL_BLOCK (1 << TOTAL_BITS) /* elements: this many limbs cannot overflow */
 
-/* `count` elements in `limbs` limbs that are multiples of 2^place and of 2^52 times that. */
+/* Add `count` elements as `limbs` limbs: multiples of 2^place and of 2^52 times that. */
 INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs,
                         struct exact *sum)
 {
@@ -40,8 +40,9 @@ INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs
 }
 
 #if !defined(ELEM_F64) && !defined(WHOLES)
-/* `count` elements, a multiple of STRIDE, whose sums are multiples of 2^place and have at most 53
- * bits. Four vectors are added side by side, because an addition waits for the one before it. */
+/* Add `count` elements, a multiple of STRIDE, whose sums are multiples of 2^place and have at
+ * most 53 bits. Four vectors of sums are independent, because an addition waits for the
+ * previous one. */
 INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *sum)
 {
     real_t totals[4] = {(real_t)(0.0), (real_t)(0.0), (real_t)(0.0), (real_t)(0.0)};
@@ -66,7 +67,7 @@ INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *s
 #endif
 
 #if defined(WHOLES)
-/* `count` elements, a multiple of STRIDE, as multiples of 2^place. */
+/* Add `count` elements, a multiple of STRIDE, as multiples of 2^place. */
 INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *sum)
 {
     const float_vec_t down = (float_vec_t)((float)power(-(place + EXACT_UNIT)));
@@ -96,7 +97,7 @@ INLINE struct range range_ahead(const elem_t *in, uint count)
     return extremes_range(&all);
 }
 
-/* `count` elements that are there and zeros up to `padded`, a multiple of STRIDE. */
+/* Add `count` elements, padded with zeros to `padded`, a multiple of STRIDE. */
 INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact *sum)
 {
     const struct range range = range_ahead(in, padded);
@@ -131,7 +132,7 @@ INLINE void block_total(const elem_t *in, uint count, uint padded, struct exact 
     }
 }
 
-/* Add `length` elements, contiguous in memory, to the sum. */
+/* Add `length` contiguous elements to the sum. */
 NOINLINE void line_total(const elem_t *in, ulong length, struct exact *sum)
 {
     const uint rest = (uint)(length % STRIDE);

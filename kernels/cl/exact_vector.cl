@@ -12,13 +12,13 @@
  *
  * Failure modes: none. The code relies on rounding to nearest even and on subnormal support of
  * the processor (no flush to zero). */
-/* The numbers of the lanes of a vector, each plus x. */
+/* The numbers of the lanes of a vector, each increased by x. */
 #define FOUR_LANES(x)    (x), (x) + 1, (x) + 2, (x) + 3
 #define EIGHT_LANES(x)   FOUR_LANES(x), FOUR_LANES((x) + 4)
 #define SIXTEEN_LANES(x) EIGHT_LANES(x), EIGHT_LANES((x) + 8)
 #if defined(__AVX512F__)
-#define WIDTH    8  /* numbers of 64 bits in a vector */
-#define INTS     16 /* numbers of 32 bits in a vector */
+#define WIDTH    8  /* 64-bit numbers per vector */
+#define INTS     16 /* 32-bit numbers per vector */
 #define WIDTH_LANES(x) EIGHT_LANES(x)
 #else
 #define WIDTH    4
@@ -36,9 +36,9 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
 #define REAL_OF(x)     __builtin_astype(x, real_t)
 #define CONVERT(x, to) __builtin_convertvector(x, to)
 
-/* MOVED(before, now, d, reverse): for each element of `now` the d-th element before it in the traversal;
- * `before` is the vector before `now`. A reverse traversal goes from the last lane to the first.
- * INTS_MOVED: the same of INTS lanes. */
+/* MOVED(before, now, d, reverse): replace each element of `now` by the element d positions
+ * earlier in the traversal; `before` is the vector before `now`. A reverse traversal runs from
+ * the last lane to the first. INTS_MOVED: the same operation on INTS lanes. */
 #define MOVED(before, now, d, reverse)                                \
     ((reverse) ? __builtin_shufflevector(now, before, WIDTH_LANES(d)) \
                : __builtin_shufflevector(before, now, WIDTH_LANES(WIDTH - (d))))
@@ -46,10 +46,10 @@ typedef elems_t elems_any_t __attribute__((aligned(ELEM_BYTES)));
     ((reverse) ? __builtin_shufflevector(now, before, SIXTEEN_LANES(d)) \
                : __builtin_shufflevector(before, now, SIXTEEN_LANES(INTS - (d))))
 
-/* SLIDE(w, x, reverse): replace each element of x by the sum of the WIDTH elements of the traversal that
- * end with it. w[0..2] keeps what the next vector needs of this one, and is 0 before the first vector.
- * Added up lane by lane, these sums are the prefix sums of a line: no lane waits for a broadcast.
- * INTS_SLIDE: the same of INTS lanes, with w[0..3]. */
+/* SLIDE(w, x, reverse): replace each element of x by the sum of the WIDTH elements of the
+ * traversal that end with it. w[0..2] is state for the next vector, and 0 before the first
+ * vector. Adding these sums lane by lane gives the prefix sums of a line, without waiting for
+ * a broadcast. INTS_SLIDE: the same operation on INTS lanes, with w[0..3]. */
 #define SLIDE_BY(moved, before, x, d, reverse)  \
     do {                                        \
         const __typeof__(x) now_ = (x);         \
@@ -247,7 +247,7 @@ INLINE void results_store(elem_t *p, real_t x)
  * with one rounding. This tier is as fast as float64 additions, which allow 53 bits only. */
 #define WHOLES      1
 #define WHOLE_BITS  62
-#define WHOLE_PLACE 23 /* least place: 2^-(place + EXACT_UNIT) is a float32 */
+#define WHOLE_PLACE 23 /* lowest place: 2^-(place + EXACT_UNIT) is a float32 */
 
 /* Load WIDTH elements as multiples of 2^place units. All lanes of `down` are
  * 2^-(place + EXACT_UNIT). */
@@ -266,17 +266,20 @@ INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 #endif
 
 #if defined(__AVX512F__) && (defined(ELEM_BF16) || defined(ELEM_F16))
-/* Sums of 16-bit floats as pairs of 32-bit integers: high * 2^PAIR_BITS + low multiples of 2^place
- * units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many of these as of 64-bit numbers. Each
- * part is a float32 number, and one addition joins them. That addition rounds to odd, and so its result
- * rounds to 16 bits as the sum itself does. */
+/* Sums of 16-bit floats as pairs of 32-bit integers: high * 2^PAIR_BITS + low multiples of
+ * 2^place units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many of these as of
+ * 64-bit numbers. Each part is a float32 number, and one addition joins them. That addition
+ * rounds to odd, and so its result rounds to 16 bits as the sum itself does. */
 #define PAIRS           1
 #define PAIR_BITS       20
 #define PAIR_MASK       ((1 << PAIR_BITS) - 1)
 #define PAIR_ROOM       43 /* bits of a sum */
-#define PAIR_ELEM_ROOM  26 /* bits of an element: INTS of them and a lower part fit 31 bits */
-#define PAIR_UNIT_LEAST (-126) /* least place + EXACT_UNIT: its power of two is a normal number */
-#define PAIR_UNIT_MOST  (126 - PAIR_ROOM) /* and most: a sum is no infinity */
+#define PAIR_ELEM_ROOM  26 /* bits of an element: INTS elements and a lower part fit into 31
+                              bits */
+#define PAIR_UNIT_LEAST (-126) /* lowest place + EXACT_UNIT, whose power of two is a normal
+                                  number */
+#define PAIR_UNIT_MOST  (126 - PAIR_ROOM) /* highest place + EXACT_UNIT, for which a sum is
+                                             finite */
 #define ALL_INTS        0xFFFF            /* a mask */
 
 typedef VECTOR(int, INTS) ints_t;
@@ -319,7 +322,8 @@ INLINE void pairs_store(elem_t *p, ints_t high, ints_t low, const struct pair *p
 {
     const floats_t a = CONVERT(high, floats_t);
     const floats_t b = CONVERT(low, floats_t) * pair->low;
-    /* An inexact sum has two neighbours, one of which is odd. 9, 10: round down, up, without flags. */
+    /* An inexact sum has two neighbours, one of which is odd. 9, 10: round down, up, without
+     * flags. */
     const floats_t below = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 9);
     const floats_t above = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 10);
     const ints_t bit = __builtin_astype(below, ints_t) & 1;

@@ -1,7 +1,7 @@
-/* Any layout: a work-item walks some lines, mostly one, element by element. No barriers, no local
- * memory. A launch is a table of pieces with their lines numbered through, so that one launch runs
- * many small requests, each with its own shape and flags. In place is fine: an element is read
- * before it is written. */
+/* Any layout: a work-item scans some lines, usually one, element by element. No barriers, no
+ * local memory. A launch is a table of pieces whose lines are numbered consecutively, so that
+ * one launch processes many small requests, each with its own shape and flags. Input and
+ * output may be the same memory: an element is read before it is written. */
 
 static void scan_line(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
                       __global const struct scan_entry *e, ulong line)
@@ -13,7 +13,7 @@ static void scan_line(__global const elem_t *in, __global elem_t *out, __global 
     index_t length = (index_t)e->length;
     index_t in_step = (index_t)e->axis_in;
     index_t out_step = (index_t)e->axis_out;
-    if (e->flags & ENTRY_REVERSE) { /* from the end, by steps that wrap round */
+    if (e->flags & ENTRY_REVERSE) { /* from the end, with unsigned steps that wrap around */
         from += (length - 1) * in_step;
         to += (length - 1) * out_step;
         in_step = 0 - in_step;

@@ -1,17 +1,17 @@
-/* The lines of a tile (tiles.cl) side by side in its buffer, a line in each lane, of integers: row
- * is added to row. exact_lanes.cl has the same functions for floats. */
+/* Scans the lines of a tile (tiles.cl) in its buffer, one line per lane, for integers: each
+ * row is added to the next. exact_lanes.cl has the same functions for floats. */
 #define KERNEL_NAME scan_tiles
 #define TOTALS_NAME total_tiles
 
-/* Lanes of a row are a multiple of this. */
+/* The number of lanes of a row is a multiple of this. */
 #define LANE_UNIT LANES
-/* Lines from this length on are scanned one by one where their elements are nearest to each
+/* Lines of at least this length are scanned one by one if their elements are nearest to each
  * other (tiles.cl). */
 #define LINE_ALONE 64
 
 struct lanes {
-    uint pitch;     /* lanes of a row */
-    vec_t excluded; /* all bits set, or 0 */
+    uint pitch;     /* lanes per row */
+    vec_t excluded; /* all bits set for an exclusive scan, else 0 */
     vec_t sums[TILE_CELLS / LANES];
 };
 
@@ -38,13 +38,13 @@ INLINE acc_t lanes_sum(struct lanes *l, uint lane)
     return ((const elem_t *)l->sums)[lane];
 }
 
-/* Return the rows that a tile has at most. */
+/* Return the maximum number of rows of a tile. */
 INLINE uint lanes_rows(uint pitch)
 {
     return TILE_CELLS / pitch;
 }
 
-/* Return how often lanes_add() asks for memory. */
+/* Return the number of times that lanes_add() calls requests_ask(). */
 INLINE uint lanes_asks(const struct lanes *l, uint rows)
 {
     (void)rows;

@@ -1,28 +1,29 @@
-/* Long lines that work-items share, for processors: lines are cut into partitions of any length.
+/* Long lines that several work-items share, for CPUs: lines are cut into partitions of any
+ * length.
  *
- *   launch of totals   adds up every partition but the last, and writes no output
- *   scan               a work-item adds up the totals of the partitions before its own, and scans
- *                      its own from there
+ *   launch of totals   adds up every partition but the last, and writes no output scan
+ *   a work-item adds up the totals of all earlier partitions, and scans its own
+ *                      partition from there
  *
- * No work-item waits for another one. Sums are integers, also those of floats (exact.cl), so the
- * cut changes no bit.
+ * No work-item waits for another one. Sums are integers, also those of floats (exact.cl), so
+ * the cuts do not change a bit of a result.
  *
  * The totals are in the launch's table: for each partition a row of sums, one for each line of
- * the entry. Nobody needs the total of the last partition, so the last partition may be longer
- * than the others: it has the first number, and starts first. Its row holds the sums that the
- * lines begin with, because it overwrites the carry-in with the carry-out while other
+ * the entry. The total of the last partition is not needed, so the last partition may be
+ * longer than the others; it has the first number, and starts first. Its row holds the sums
+ * that the lines begin with, because it overwrites the carry-in with the carry-out while other
  * work-items may still read. */
 struct partition {
     const struct launch *launch;
     __global const struct scan_entry *entry;
-    ulong lines;  /* the line, or number of a group of lines, that is cut */
-    ulong number; /* of the partition */
-    ulong first;  /* element of the line, in the order of traversal */
+    ulong lines;  /* number of the line, or of the group of lines, that is cut */
+    ulong number; /* index of the partition */
+    ulong first;  /* its first element in the line, in the order of traversal */
     ulong length; /* elements */
-    bool total;   /* the launch of totals: its own sum is wanted */
+    bool total;   /* launch of totals: the partition's own sum is needed */
 };
 
-/* Return the partition of a work-item: the whole lines where none is cut. */
+/* Return the partition of a work-item: whole lines if none is cut. */
 INLINE struct partition partition_of(const struct launch *launch,
                                      __global const struct scan_entry *e, ulong item)
 {
@@ -36,7 +37,7 @@ INLINE struct partition partition_of(const struct launch *launch,
     return p;
 }
 
-/* Return the place of a line's sum in the row of a partition. */
+/* Return the address of a line's sum in the row of partition `number`. */
 INLINE __global acc_t *partition_sum(const struct partition *p, ulong number, ulong line)
 {
     __global acc_t *sums = (__global acc_t *)(p->launch->totals + p->entry->totals_at);
@@ -51,7 +52,7 @@ INLINE acc_t line_begin(const struct partition *p, ulong line)
                                          : acc_begin((flags & ENTRY_EXCLUSIVE) != 0);
 }
 
-/* Return the sum of a line before the partition; acc_begin() for its total. */
+/* Return the sum of a line before the partition; acc_begin(false) in the launch of totals. */
 INLINE acc_t partition_begin(const struct partition *p, ulong line)
 {
     if (p->total) {
@@ -74,7 +75,7 @@ INLINE bool partition_begins_with_zero(const struct partition *p)
     return p->total || (p->number == 0 && (p->entry->flags & ENTRY_CARRY_IN) == 0);
 }
 
-/* Return whether the sums after the partition are wanted: as totals, or as the lines'
+/* Return whether the sums after the partition are needed, as totals or as the lines'
  * carry-out. */
 INLINE bool partition_is_summed(const struct partition *p)
 {
@@ -88,8 +89,8 @@ INLINE bool partition_is_written(const struct partition *p)
     return !p->total && (p->entry->flags & ENTRY_TOTALS) == 0;
 }
 
-/* Return whether the partition is scanned: where no results are wanted, the last one alone, from
- * the totals of all others. */
+/* Return whether the partition must be scanned: if no results are needed, only the last one,
+ * which starts from the totals of all others. */
 INLINE bool partition_is_needed(const struct partition *p)
 {
     return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
@@ -105,7 +106,7 @@ INLINE void partition_end(const struct partition *p, ulong line, acc_t sum)
     }
 }
 
-/* For the launch of totals: return whether the total of the partition is wanted. That of the
+/* For the launch of totals: return whether the total of the partition is needed; that of the
  * last partition is not. */
 INLINE bool partition_is_added(struct partition *p)
 {
@@ -113,7 +114,7 @@ INLINE bool partition_is_added(struct partition *p)
     return p->total;
 }
 
-/* For the last partition in the launch of totals: keep the sum that a line begins with. */
+/* For the last partition in the launch of totals: store the sum that a line begins with. */
 INLINE void partition_keep(const struct partition *p, ulong line)
 {
     *partition_sum(p, p->number, line) = line_begin(p, line);

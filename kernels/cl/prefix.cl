@@ -1,6 +1,6 @@
-/* Sums along vectors, for processors: a network of shuffles and additions (Kogge and Stone)
- * over a stream of cells. With -DNARROW a stream has several columns, cell by cell, else it has
- * one. */
+/* Sums along vectors, for CPUs: a network of shuffles and additions (Kogge and Stone) over a
+ * stream of cells. With -DNARROW a stream has several columns, interleaved cell by cell, else
+ * one column. */
 #if defined(NARROW) && ELEM_BYTES == 1
 #define COLUMNS_MAX 15
 #elif defined(NARROW)
@@ -9,24 +9,24 @@
 #define COLUMNS_MAX 1
 #endif
 
-/* Bytes from those that are read to those that are asked for, into the second-level cache: the
- * hardware does not keep up. */
+/* Distance in bytes from the read cells to those that are prefetched into the second-level
+ * cache: the hardware prefetcher is too slow. */
 #define PREFETCH_BYTES 4096
-/* Segments up to so many cells: their starts are found lane by lane. A vector of a longer one
- * has one start at most. */
+/* Maximum cells of a segment whose start is determined for each lane. A vector contains at
+ * most one start of longer segments. */
 #define SEGMENT_SHORT 64
 
 struct stream {
-    const elem_t *in; /* its first cell in the order of traversal */
+    const elem_t *in; /* first cell in the order of traversal */
     elem_t *out;
     ulong cells;
-    ulong segment; /* cells from where sums begin anew to where they do again */
-    uint ahead;    /* cells from those that are read to those that are asked for */
+    ulong segment; /* cells per segment: sums restart at the start of each segment */
+    uint ahead;    /* distance in cells from the read cells to the prefetched ones */
     bool exclusive;
-    bool past_caches; /* stores; `out` is aligned to a vector */
+    bool past_caches; /* stores bypass the caches; `out` is aligned to a vector */
 };
 
-/* Vectors of small elements have parts of 16 bytes, within which a shuffle is one
+/* Parts of 16 bytes for vectors of small elements: a shuffle within a part is one
  * instruction. */
 #if ELEM_BYTES <= 2
 #define PART (16 / ELEM_BYTES)
@@ -35,24 +35,26 @@ struct stream {
 #endif
 #define PARTS (LANES / PART)
 
-/* The lanes moved up by d parts, `none` moved in. */
+/* The lanes moved up by d parts; `none` fills the lowest parts. */
 #define PARTS_LANE(d, l) (l) < (d)*PART ? LANES + (l) : (l) - (d)*PART
 #define PARTS_UP(v, d)   __builtin_shufflevector(v, none, EACH_LANE(PARTS_LANE, d))
-/* The last lane in all lanes; of its own part. */
+/* PART_LAST: the last lane of each part in all lanes of the part. LAST: the last lane of the
+ * vector in all lanes. */
 #define PART_LAST_LANE(v, l) ((l) / PART + 1) * PART - 1
 #define PART_LAST(v)         __builtin_shufflevector(v, v, EACH_LANE(PART_LAST_LANE, v))
 #define LAST_LANE(v, l)      LANES - 1
 #define LAST(v)              __builtin_shufflevector(v, v, EACH_LANE(LAST_LANE, v))
 
-/* Where sums begin anew in a vector. */
+/* The starts of segments in a vector. */
 enum segments {
-    ONE,  /* nowhere */
-    MANY, /* `since` says it: the cells since the start of the segment, of each lane */
-    WHOLE /* the same: every `limit` cells, which is known when this is compiled */
+    ONE,  /* no segment starts */
+    MANY, /* `since` has the cells since the start of the segment, for each lane */
+    WHOLE /* as MANY, with a start every `limit` cells, a constant at compile time */
 };
 
 #if defined(NARROW)
-/* The lanes moved up by d, a constant, `none` moved in: each part has elements of two parts. */
+/* Move the lanes up by d, a constant; `none` fills the lowest lanes. Each part of the result
+ * has elements of two parts. */
 INLINE vec_t lanes_up(vec_t v, vec_t none, const int d)
 {
     vec_t a = v;
@@ -83,7 +85,7 @@ INLINE vec_t lanes_up(vec_t v, vec_t none, const int d)
     }
 }
 
-/* Sums of each column within a vector. */
+/* Compute the sums of each column within a vector. */
 INLINE vec_t vector_prefix(const int k, const enum segments segments, const uint limit, vec_t x,
                            vec_t since, vec_t none)
 {
@@ -95,7 +97,8 @@ INLINE vec_t vector_prefix(const int k, const enum segments segments, const uint
     return x;
 }
 
-/* The sums of the last cell of each column, for the lanes of the next vector. */
+/* Return the sums of the last cell of each column, in the lanes where the next vector has the
+ * column. */
 INLINE vec_t vector_carry(const int k, vec_t q)
 {
 #define LAST_PART_LANE(v, l) LANES - PART + (l) % PART
@@ -115,7 +118,7 @@ INLINE vec_t vector_carry(const int k, vec_t q)
     }
 }
 #else
-/* Sums within a vector: in its parts, then from part to part. */
+/* Compute the sums within a vector: within its parts, then from part to part. */
 INLINE vec_t vector_prefix(const int k, const enum segments segments, const uint limit, vec_t x,
                            vec_t since, vec_t none)
 {
@@ -153,7 +156,7 @@ INLINE vec_t vector_prefix(const int k, const enum segments segments, const uint
         x += one;
 #endif
     } else {
-        const vec_t lane = NUMBERS % (elem_t)PART; /* within its part */
+        const vec_t lane = NUMBERS % (elem_t)PART; /* lane number within the part */
         x += WHERE(since > lane, one);
 #if PARTS > 2
         x += WHERE(since > lane + (elem_t)PART, PARTS_UP(last, 2));
@@ -170,13 +173,13 @@ INLINE vec_t vector_carry(const int k, vec_t q)
 }
 #endif
 
-/* The cells of a vector from cell `at` on. */
+/* Load the vector of cells that starts at cell `at`. */
 INLINE vec_t cells_load(const bool reverse, const struct stream *s, ulong at)
 {
     return reverse ? REVERSED(vec_load(s->in - at - (LANES - 1))) : vec_load(s->in + at);
 }
 
-/* `count` cells, with zeros behind them. */
+/* Load `count` cells, padded with zeros. */
 NOINLINE vec_t cells_load_partial(bool reverse, const elem_t *in, ulong at, uint count)
 {
     elem_t cells[LANES] __attribute__((aligned(VECTOR_BYTES)));
@@ -200,13 +203,15 @@ NOINLINE void cells_store_partial(bool reverse, elem_t *out, ulong at, uint coun
     }
 }
 
-/* The least `since` of a lane whose column has cells of the segment in the vector before. */
+/* Return for each lane the lowest `since` for which the vector before has cells of the same
+ * segment and column. */
 INLINE vec_t cells_to_carry(const int k)
 {
     return (NUMBERS / (elem_t)k + (elem_t)1) * (elem_t)k;
 }
 
-/* The results of a vector; *carry: the sums before it, then those before the next one. */
+/* Compute the results of a vector. *carry: the sums before it on entry, those before the next
+ * vector on return. */
 INLINE vec_t cells_scan(const int k, const enum segments segments, const uint limit, vec_t x,
                         vec_t since, vec_t none, vec_t *carry)
 {
@@ -214,7 +219,7 @@ INLINE vec_t cells_scan(const int k, const enum segments segments, const uint li
     if (segments == MANY) {
         q += WHERE(since >= cells_to_carry(k), *carry);
         *carry = vector_carry(k, q);
-    } else if (segments == ONE && k == 1) { /* the next vector waits for an addition alone */
+    } else if (segments == ONE && k == 1) { /* the next vector depends only on one addition */
         const vec_t before = *carry;
         *carry += vector_carry(1, q);
         q += before;
@@ -225,14 +230,15 @@ INLINE vec_t cells_scan(const int k, const enum segments segments, const uint li
     return q;
 }
 
-/* Zeros of which the compiler does not know: for a shuffle with zeros that it knows it loads a
- * mask each time, which takes longer than the shuffle. */
+/* Return zeros in a form that the compiler cannot recognize: with constant zeros it would load
+ * a mask for each shuffle, which takes longer than the shuffle. */
 INLINE vec_t none_of(const struct stream *s)
 {
-    return ZEROS + (elem_t)((ulong)s->out >> 63); /* addresses of programs are lower */
+    return ZEROS + (elem_t)((ulong)s->out >> 63); /* 0, because addresses of programs have
+                                                     their highest bit clear */
 }
 
-/* A whole vector. */
+/* Scan a whole vector. */
 INLINE void cells_step(const int k, const bool reverse, const enum segments segments,
                        const uint limit, const struct stream *s, ulong at, vec_t since,
                        vec_t excluded, vec_t *carry)
@@ -251,7 +257,7 @@ INLINE void cells_step(const int k, const bool reverse, const enum segments segm
     }
 }
 
-/* The cells that no whole vector holds. */
+/* Scan the last cells, which do not fill a vector. */
 INLINE void cells_end(const int k, const bool reverse, const struct stream *s, ulong at,
                       vec_t since, vec_t excluded, vec_t carry)
 {
@@ -263,8 +269,8 @@ INLINE void cells_end(const int k, const bool reverse, const struct stream *s, u
     }
 }
 
-/* Cells since the start, of the lanes of a vector in which `left` cells of a segment are
- * left. */
+/* Return `since` of the lanes of a vector whose first `left` cells belong to the current
+ * segment. */
 INLINE vec_t since_start(ulong left)
 {
     const elem_t more = (elem_t)min(left, (ulong)LANES);
@@ -272,7 +278,7 @@ INLINE vec_t since_start(ulong left)
     return WHERE(NUMBERS < more, far) + WHERE(NUMBERS >= more, NUMBERS - more);
 }
 
-/* Segments of which each vector has several whole ones: the same lanes start in each vector. */
+/* Scan segments whose length divides the vector: the same lanes are starts in each vector. */
 INLINE void whole_segments_scan(const uint length, const bool reverse, const struct stream *s,
                                 vec_t excluded)
 {
@@ -285,7 +291,7 @@ INLINE void whole_segments_scan(const uint length, const bool reverse, const str
     cells_end(1, reverse, s, at, since, excluded, carry);
 }
 
-/* Segments that start in any lanes. */
+/* Scan segments that start in any lanes. */
 INLINE void short_segments_scan(const int k, const bool reverse, const struct stream *s,
                                 vec_t excluded)
 {
@@ -316,11 +322,12 @@ INLINE vec_t long_segments_scan(const int k, const bool reverse, const struct st
         for (; at < end; at += LANES) {
             cells_step(k, reverse, ONE, 0, s, at, ZEROS, excluded, &carry);
         }
-        if (left > 0 && s->cells - at >= LANES) { /* the next segment starts within a vector */
+        if (left > 0 && s->cells - at >= LANES) { /* the next segment starts within this
+                                                     vector */
             cells_step(k, reverse, MANY, 0, s, at, since_start(left), excluded, &carry);
             at += LANES;
             left += s->segment - LANES;
-            /* of columns whose first cell is yet to come */
+            /* clear the carry of columns whose first cell follows in the next vector */
             carry = WHERE(NUMBERS + (elem_t)(s->segment - left) >= cells_to_carry(k), carry);
         } else if (left == 0 && at < s->cells) {
             left = s->segment;
@@ -331,12 +338,12 @@ INLINE vec_t long_segments_scan(const int k, const bool reverse, const struct st
     return carry;
 }
 
-/* Scan a stream. carry: the sums before it, lane by lane. Returns those after it, if it is one
- * segment of whole vectors. */
+/* Scan a stream. carry: the sums before it, lane by lane. Returns the sums after it if the
+ * stream is one segment of whole vectors. */
 INLINE vec_t stream_scan(const int k, const bool reverse, const struct stream *stream,
                          vec_t carry)
 {
-    const struct stream s = *stream; /* a copy: its members stay in registers */
+    const struct stream s = *stream; /* a copy, whose members stay in registers */
     const vec_t excluded = s.exclusive ? ~ZEROS : ZEROS;
     const bool many = s.segment < s.cells;
 #if !defined(NARROW)

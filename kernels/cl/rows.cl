@@ -1,29 +1,31 @@
-/* Lines along vectors, for processors: contiguous rows (scan_rows), or -DNARROW, a few columns
- * without gaps, which vectors hold interleaved (scan_narrow). Rows that follow each other
- * without gaps, and sets of columns likewise, are one stream of cells in which sums begin anew
- * every `segment` cells:
+/* Lines along vectors, for CPUs: contiguous rows (scan_rows), or with -DNARROW a few
+ * contiguous columns, which vectors hold interleaved (scan_narrow). Contiguous rows, and
+ * contiguous sets of columns, are one stream of cells in which sums restart every `segment`
+ * cells:
  *
  *      rows of 5, vectors of 8:   a0 a1 a2 a3 a4 b0 b1 b2 | b3 b4 c0 c1 c2 c3 c4 d0 | ...
  *      cells since the start:      0  1  2  3  4  0  1  2    3  4  0  1  2  3  4  0
  *
- * A step of the network adds a cell only where its segment has begun before (prefix.cl). In
- * place is fine: a vector is read before it is written. */
+ * A step of the network adds a cell only if its segment started before (prefix.cl). Input and
+ * output may be the same memory: a vector is read before it is written. */
 #if defined(NARROW)
 #define KERNEL_NAME scan_narrow
 #define TOTALS_NAME total_narrow
-#define SUMS_MAX    15 /* the least multiple of a number of columns from 8 on, at most */
+#define SUMS_MAX    15 /* maximum of the least multiple of the number of columns that is at
+                          least 8 */
 #else
 #define KERNEL_NAME scan_rows
 #define TOTALS_NAME total_rows
 #define SUMS_MAX    8
 #endif
 
-/* The buffer of segments with gaps between them, and the longest ones that go through it. */
+/* The buffer for segments with gaps between them, and the longest segment that is copied to
+ * it. */
 #define STAGE_CELLS   (8192 / ELEM_BYTES)
 #define STAGE_SEGMENT (512 / ELEM_BYTES)
 
-/* A work-item takes some whole lines, or sets of columns, or a partition of one. The number of
- * columns is known when the code is made, because shuffles want literals. */
+/* A work-item processes some whole lines or sets of columns, or a partition of one. The number
+ * of columns is a constant in the code, because the indices of a shuffle must be literals. */
 INLINE uint columns_of(__global const struct scan_entry *e)
 {
 #if defined(NARROW)
@@ -33,10 +35,10 @@ INLINE uint columns_of(__global const struct scan_entry *e)
 #endif
 }
 
-/* The totals of the columns of `cells` cells from the lowest address on. */
+/* Compute the total of each column of `cells` cells, which begin at the lowest address. */
 NOINLINE void stream_total(const elem_t *in, ulong cells, uint columns, elem_t *totals)
 {
-    /* vectors that have the same columns in their lanes, several of them */
+    /* several independent vectors; the lanes of each always have the same columns */
     vec_t sums[SUMS_MAX];
 #if defined(NARROW)
     const uint count = columns * ((8 + columns - 1) / columns);
@@ -70,8 +72,8 @@ NOINLINE void stream_total(const elem_t *in, ulong cells, uint columns, elem_t *
     }
 }
 
-/* One stream with any number of columns and direction. before: the sum of each column in the
- * order of traversal; NULL: 0. Returns those after it as stream_scan() does. */
+/* Scan one stream with any number of columns and direction. before: the sum of each column, in
+ * the order of traversal; NULL: 0. Returns the result of stream_scan(). */
 INLINE vec_t stream_run(const struct stream *s, uint columns, bool reverse,
                         const elem_t *before)
 {
@@ -108,12 +110,12 @@ INLINE vec_t stream_run(const struct stream *s, uint columns, bool reverse,
     }
 }
 
-/* Lines, of sets of columns the first ones, that a work-item takes. */
+/* The lines of a work-item; a set of columns counts as `columns` lines. */
 struct lines {
     ulong first;
     ulong end;
     uint columns;
-    bool packed; /* without gaps from each set to the next */
+    bool packed; /* sets are contiguous */
 };
 
 INLINE struct lines lines_of(const struct partition *p)
@@ -130,8 +132,8 @@ INLINE struct lines lines_of(const struct partition *p)
     return l;
 }
 
-/* The stream of the lines' partition, from the first cell in the order of traversal: of one
- * set, or of all of them. */
+/* Return the stream of the lines' partition, from the first cell in the order of traversal: of
+ * one set, or, if `all`, of all sets. */
 INLINE struct stream stream_of(const struct partition *p, const struct lines *l,
                                const struct line_walk *walk, bool all)
 {
@@ -141,7 +143,7 @@ INLINE struct stream stream_of(const struct partition *p, const struct lines *l,
     struct stream s;
     s.segment = p->length * l->columns;
     s.cells = sets * s.segment;
-    const ulong before = p->first * l->columns; /* partitions are of one set */
+    const ulong before = p->first * l->columns; /* a partition belongs to one set */
     const ulong first = reverse ? e->length * l->columns * sets - 1 - before : before;
     s.in = AS_PRIVATE(p->launch->in + walk->in) + first;
     s.out = AS_PRIVATE(p->launch->out + walk->out) + first;
@@ -152,7 +154,7 @@ INLINE struct stream stream_of(const struct partition *p, const struct lines *l,
     return s;
 }
 
-/* To the next set of columns, or line. There must be one. */
+/* Move to the next set of columns, or the next line. The next one must exist. */
 INLINE void set_next(struct line_walk *walk, __global const struct scan_entry *e)
 {
 #if defined(NARROW)
@@ -172,7 +174,7 @@ INLINE void cells_copy(elem_t *to, const elem_t *from, uint count)
     partial_copy(to + i, from + i, count - i);
 }
 
-/* Short segments with gaps between them: without them in a buffer, where they are one
+/* Scan short segments with gaps between them in a buffer, where they are one contiguous
  * stream. */
 NOINLINE void short_sets_scan(const struct partition *p, const struct lines *l,
                               struct line_walk walk)

@@ -1,35 +1,35 @@
-/* The table of a launch: the rows of its pieces, then the rows of their dimensions. A launch
- * runs work items, numbered through all its pieces: what a work item is (a line, some lines, a
- * strip of columns, a partition of these) its kernel says. launch.c fills it; variants.h
- * includes this for the rows, and for the numbers that the host and kernels for CPUs both go
- * by. */
+/* The table of a launch: the rows of its pieces, then the rows of their dimensions. The work
+ * items of a launch are numbered consecutively through all its pieces; the kernel defines what a
+ * work item is (a line, some lines, a strip of columns, or a partition of these). launch.c fills
+ * the table. variants.h includes this file for the rows, and for constants that the host and the
+ * kernels for CPUs share. */
 
 #define CACHE_LINE_BYTES 64
-#define STRIP_MAX        1024 /* columns of a strip (columns.cl) */
-#define TILED_BYTES      (1 << 14) /* of a tile's buffer (tiles.cl) */
+#define STRIP_MAX        1024 /* maximum columns of a strip (columns.cl) */
+#define TILED_BYTES      (1 << 14) /* bytes of a tile's buffer (tiles.cl) */
 
 struct scan_entry {
     ulong first[3]; /* numbers in the launch of its first work item (of kernels for GPUs:
                        work-group), superblock and line */
-    ulong in_first; /* elements to its cell with all indices 0 */
+    ulong in_first; /* offset of its cell with all indices 0, in elements */
     ulong out_first;
-    ulong length;  /* of a line */
-    ulong axis_in; /* elements between neighbours along the axis */
+    ulong length;  /* elements of a line */
+    ulong axis_in; /* stride of the axis, in elements */
     ulong axis_out;
     ulong flags;  /* ENTRY_* */
-    ulong carry;  /* its first line in the carry */
+    ulong carry;  /* index of its first line in the carry */
     ulong dims;
-    ulong dim_at;    /* words from this row to those of its dimensions (entry_dim) */
+    ulong dim_at;    /* offset of its dimensions from this row, in words (entry_dim) */
     ulong lines;
     /* kernels for CPUs */
-    ulong item_lines; /* lines of a work item, or columns of it */
-    ulong partitions; /* that a line is cut into (partition.cl); 1: whole lines */
+    ulong item_lines; /* lines, or columns, of a work item */
+    ulong partitions; /* number of partitions of a line (partition.cl); 1: whole lines */
     ulong partition_length;
-    ulong totals_at;    /* words from the first total of the launch to its first */
-    ulong totals_words; /* of a work item */
-    ulong near;       /* tiles.cl: the dimension whose lines are neighbours in a tile */
-    ulong near_lines; /* lines of it in a tile */
-    ulong far;        /* the same: another dimension; e->dims: none */
+    ulong totals_at;    /* offset of its first total from that of the launch, in words */
+    ulong totals_words; /* words of the totals of a work item */
+    ulong near;       /* tiles.cl: dimension whose lines are neighbours in a tile */
+    ulong near_lines; /* number of its lines in a tile */
+    ulong far;        /* tiles.cl: the other dimension of a tile; LIMIT_RANK: none */
     ulong far_lines;
     /* kernels for GPUs: how a work-group's lanes are spread over the lines */
     ulong tiles;         /* of a line */
@@ -52,10 +52,10 @@ struct scan_entry {
 #define ENTRY_REVERSE   2
 #define ENTRY_CARRY_IN  4
 #define ENTRY_CARRY_OUT 8
-#define ENTRY_STREAM    16 /* the output is large and apart from the input: past the caches */
-#define ENTRY_ZEROES    32 /* tiles.cl: gaps between the output's nearest elements, too */
+#define ENTRY_STREAM    16 /* large output, not in place: stores bypass the caches */
+#define ENTRY_ZEROES    32 /* tiles.cl: zero the gaps between the nearest output elements */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
-#define ENTRY_TOTALS    128 /* exact sums: the carry-out alone is wanted, no output is written */
+#define ENTRY_TOTALS    128 /* exact sums: write only the carry-out, no output */
 
 #if defined(__OPENCL_C_VERSION__)
 /* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
@@ -80,17 +80,17 @@ static inline __global const struct scan_entry *find_entry(__global const ulong 
     return entries + low;
 }
 
-/* Size, input and output stride of a dimension. */
+/* Return the size, the input stride and the output stride of a dimension. */
 static inline __global const ulong *entry_dim(__global const struct scan_entry *e, ulong d)
 {
     return (__global const ulong *)e + e->dim_at + 3 * d;
 }
 
-/* Lines of an entry, one after the other: where in memory their cells with axis index 0 are. */
+/* An iterator over the lines of an entry: offsets of the cell with axis index 0. */
 struct line_walk {
-    index_t in; /* elements */
+    index_t in; /* in elements */
     index_t out;
-    index_t index; /* of the innermost dimension */
+    index_t index; /* index of the innermost dimension */
     index_t size;
     index_t in_step;
     index_t out_step;
@@ -119,7 +119,7 @@ static inline struct line_walk line_walk_start(__global const struct scan_entry 
     return walk;
 }
 
-/* To the next line, or to the one before it. There must be one. */
+/* Move to the next line, or, if `reverse`, to the previous one, which must exist. */
 static inline void line_walk_next(struct line_walk *walk, __global const struct scan_entry *e,
                                   bool reverse)
 {
@@ -142,7 +142,7 @@ static inline void line_walk_next(struct line_walk *walk, __global const struct 
 struct launch {
     __global const elem_t *in;
     __global elem_t *out;
-    __global acc_t *carry; /* a sum of each line */
-    __global ulong *totals; /* of partitions (partition.cl) */
+    __global acc_t *carry; /* one sum per line */
+    __global ulong *totals; /* totals of partitions (partition.cl) */
 };
 #endif

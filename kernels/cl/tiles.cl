@@ -1,59 +1,60 @@
-/* Any layout, for processors: a work-item copies tiles to a buffer in the first-level cache,
- * scans them there, and copies the results to where they belong. A tile has some lines of two
- * dimensions, which lie side by side in the buffer (lanes.cl for integers, exact_lanes.cl for
- * floats). Where the elements of a line are nearest to each other on both sides, a tile of
- * integers is a part of a line. While a tile is scanned the memory of the next one is asked for.
+/* Any layout, for CPUs: a work-item copies tiles to a buffer in the first-level cache, scans
+ * them there, and copies the results to the output. A tile has some lines of two dimensions,
+ * which are neighbours in the buffer (lanes.cl for integers, exact_lanes.cl for floats). If
+ * the elements of a line are nearest to each other on both sides, a tile of integers is a part
+ * of a line. While a tile is scanned, the memory of the next tile is prefetched.
  *
  *      memory, lines far apart          buffer
  *      a0 a1 a2 a3 ...                  a0 b0 c0 d0    row 0
  *      b0 b1 b2 b3 ...           =>     a1 b1 c1 d1    row 1, to which row 0 is added
  *      c0 c1 ...                        a2 b2 ...
  *
- * In place is fine: a tile is read before it is written. */
+ * Input and output may be the same memory: a tile is read before it is written. */
 /* The dimensions of a tile. */
 enum {
     ROW,  /* along the axis */
-    FAR,  /* lines of one dimension, */
-    NEAR, /* and of another one, neighbours in the buffer */
+    FAR,  /* lines of one dimension */
+    NEAR, /* lines of another dimension, neighbours in the buffer */
     TILE_DIMS
 };
 
-/* A tile in a tensor: elements from each to the next in each dimension, in the direction of
- * traversal. */
+/* One side of a tiling, input or output: its address and, for each dimension, the step from
+ * one element to the next in the direction of traversal. */
 struct side {
-    elem_t *memory; /* all indices 0 */
+    elem_t *memory; /* address of the element with all indices 0 */
     long step[TILE_DIMS];
-    int nearest;      /* the dimension whose elements are nearest to each other */
-    bool zeroes;      /* the gaps between these */
-    bool past_caches; /* stores, where a run of elements is whole cache lines */
+    int nearest;      /* dimension with the smallest step */
+    bool zeroes;      /* zero the gaps between elements of the nearest dimension */
+    bool past_caches; /* stores of whole cache lines bypass the caches */
 };
 
-/* A tile, and where it is in the scan. */
+/* A tile and its position in the scan. */
 struct tile {
-    long in; /* elements from the sides' memory to its first one */
+    long in; /* offset of its first element from the input side's memory */
     long out;
     ulong line; /* number of its first line */
-    ulong row;  /* of the partition */
+    ulong row;  /* first row, counted from the start of the partition */
     uint count[TILE_DIMS];
-    bool ends[TILE_DIMS]; /* has the last index of the dimension; of ROW: the highest one */
+    bool ends[TILE_DIMS]; /* the tile has the last index of the dimension; ROW: the highest
+                             index */
 };
 
-/* What is the same for all tiles of a work-item. */
+/* Data that all tiles of a work-item share. */
 struct tiling {
     const struct partition *p;
     __global const struct scan_entry *e;
     struct side from;
     struct side to;
-    ulong weight[TILE_DIMS]; /* of a line's number: FAR and NEAR */
+    ulong weight[TILE_DIMS]; /* weight of a FAR or NEAR index in a line's number */
     bool reverse;
     bool exclusive;
-    bool line_by_line; /* floats: false, for exact_rows.cl has these layouts */
+    bool line_by_line; /* always false for floats: exact_rows.cl scans these layouts */
 };
 
 /* ---- copying ---- */
 
-/* `count` elements of the nearest dimension to cells, or, `back`, from there. next: cells from
- * each to the next. p is the lowest address. */
+/* Copy `count` elements of the nearest dimension to cells, or from cells if `back`. next:
+ * distance between cells. p is the lowest address. */
 INLINE void elements_copy(const bool back, const struct side *side, elem_t *p, long step,
                           elem_t *cells, long next, uint count, bool ends, bool past_caches)
 {
@@ -77,9 +78,9 @@ INLINE void elements_copy(const bool back, const struct side *side, elem_t *p, l
     }
 }
 
-/* Copy `runs` contiguous runs of `count` elements, SIDE to twice SIDE, to cells, or, `back`, from
- * there: each by two vectors, which may overlap. contiguous_copy() takes longer to find that out
- * than to copy such a run. */
+/* Copy `runs` contiguous runs of `count` elements, SIDE to twice SIDE, to cells, or from cells
+ * if `back`: each run as two vectors, which may overlap. contiguous_copy() would take longer
+ * to find this case than to copy a run. */
 INLINE void short_runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
                             uint count, uint runs)
 {
@@ -93,8 +94,8 @@ INLINE void short_runs_copy(const bool back, elem_t *p, long step, elem_t *cells
     }
 }
 
-/* Copy `runs` contiguous runs of `count` elements to cells, or, `back`, from there. To ask for
- * memory after each run that is shorter than a cache line would cost more than the run. */
+/* Copy `runs` contiguous runs of `count` elements to cells, or from cells if `back`.
+ * Prefetching after each run shorter than a cache line would take longer than the run. */
 INLINE void runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long next,
                       uint count, uint runs, struct requests ahead[2])
 {
@@ -112,8 +113,8 @@ INLINE void runs_copy(const bool back, elem_t *p, long step, elem_t *cells, long
     requests_ask(ahead);
 }
 
-/* Copy a tile whose first element is at p to the buffer, where rows are `pitch` cells apart,
- * or, `back`, from there. */
+/* Copy a tile whose first element is at p to the buffer, or from the buffer if `back`. The
+ * rows of the buffer are `pitch` cells apart. */
 NOINLINE void tile_copy(const bool back, const struct side *side, const struct tile *t,
                         elem_t *p, elem_t *cells, long pitch, struct requests ahead[2])
 {
@@ -122,7 +123,7 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
     const int beside = t->count[NEAR] > 1 || t->count[FAR] == 1 ? NEAR : FAR;
     long step = side->step[near];
     long row = next[near];
-    if (step < 0) { /* from the lowest address on */
+    if (step < 0) { /* start at the lowest address */
         p += (long)(t->count[near] - 1) * step;
         cells += (long)(t->count[near] - 1) * row;
         step = -step;
@@ -133,12 +134,13 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
     int outer = near == ROW ? FAR + NEAR - beside : ROW;
     int inner = near == ROW ? beside : FAR + NEAR - near;
     if (t->count[near] * step < CACHE_LINE && !turned &&
-        abs(side->step[inner]) > abs(side->step[outer])) { /* short runs: along memory */
+        abs(side->step[inner]) > abs(side->step[outer])) { /* short runs: follow the smaller
+                                                              step */
         const int other = inner;
         inner = outer;
         outer = other;
     }
-    /* whole cache lines, of all runs alike */
+    /* all runs are whole cache lines */
     const bool past_caches =
         side->past_caches && step == 1 &&
         ((ulong)p | (ulong)side->step[outer] * ELEM_BYTES * (t->count[outer] > 1) |
@@ -168,9 +170,9 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
     }
 }
 
-/* Return the requests for the memory of a tile whose first element is at p, to be asked for in so
- * many steps. Runs that are shorter than a cache line and follow each other without gaps are one
- * run; longer ones are not, for a run is asked for at once. */
+/* Return requests for the memory of a tile whose first element is at p, divided into `steps`
+ * steps. Contiguous runs that are shorter than a cache line are merged to one run; longer runs
+ * are not, because each run is requested at once. */
 INLINE struct requests tile_requests(const struct side *side, const struct tile *t,
                                      const elem_t *p, uint steps)
 {
@@ -189,12 +191,12 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
     r.inner_step = side->step[inner];
     r.inner_left = r.inner_count = t->count[inner];
     r.left = t->count[inner] * (side->step[outer] == 0 ? 1 : t->count[outer]);
-    if (is_short && side->step[inner] == (long)r.span) { /* one run */
+    if (is_short && side->step[inner] == (long)r.span) { /* the runs are contiguous */
         r.left /= r.inner_count;
         r.span *= r.inner_count;
         r.inner_left = r.inner_count = 1;
     }
-    const bool repeats = t->count[outer] > 1; /* a dimension of one has no step */
+    const bool repeats = t->count[outer] > 1; /* a dimension of one element has no step */
     r.outer_step = repeats ? side->step[outer] - (long)r.inner_count * side->step[inner] : 0;
     r.each = (r.left + steps - 1) / max(steps, 1U);
     return r;
@@ -202,7 +204,7 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
 
 /* ---- which tiles ---- */
 
-/* Tile `index` of the entry, its first row. */
+/* Find tile `index` of the entry; *t begins at its first row. */
 NOINLINE void tile_find(const struct tiling *s, ulong index, struct tile *t)
 {
     __global const struct scan_entry *e = s->e;
@@ -237,7 +239,7 @@ INLINE ulong tiles_end(__global const struct scan_entry *e)
     return tiles;
 }
 
-/* Rows of a tile from t->row on, at most `most`. */
+/* Set the rows of a tile, from t->row on, at most `most`. */
 INLINE void tile_rows(const struct tiling *s, struct tile *t, uint most)
 {
     const ulong length = s->p->length;
@@ -259,13 +261,13 @@ INLINE ulong lane_line(const struct tiling *s, const struct tile *t, uint lane)
 
 /* ---- scanning ---- */
 
-/* Scan the lines of a tile side by side. next: the tile that will follow. */
+/* Scan the lines of a tile, one line per lane. next: the tile to scan afterwards. */
 INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile *next)
 {
     elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
     struct lanes sums;
     const uint lines = t.count[FAR] * t.count[NEAR];
-    /* squares of fewer lines reach beyond them */
+    /* squares of fewer lines extend beyond them */
     const uint lanes = lines - t.count[NEAR] + max(t.count[NEAR], (uint)SIDE);
     const uint pitch = (lanes + LANE_UNIT - 1) / LANE_UNIT * LANE_UNIT;
     const uint most = lanes_rows(pitch);
@@ -305,7 +307,7 @@ INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile 
 }
 
 #if defined(LINE_ALONE)
-/* One line, part by part. A side whose elements are neighbours needs no buffer. */
+/* Scan one line, part by part. A side whose elements are contiguous needs no buffer. */
 INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
 {
     elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
@@ -316,7 +318,7 @@ INLINE void line_scan(const struct tiling *s, struct tile t, ulong line)
     for (; t.row < s->p->length; t.row += TILE_CELLS) {
         tile_rows(s, &t, TILE_CELLS);
         const uint count = t.count[ROW];
-        elem_t *first = s->reverse ? cells + count - 1 : cells; /* as in memory */
+        elem_t *first = s->reverse ? cells + count - 1 : cells; /* in the order of memory */
         const long next = s->reverse ? -1 : 1;
         elem_t *in = tile_at(&s->from, &t, t.in);
         elem_t *out = tile_at(&s->to, &t, t.out);
@@ -359,14 +361,15 @@ INLINE void lines_scan_one_by_one(const struct tiling *s, const struct tile *t)
 
 #endif
 
-/* How near elements are: repeated ones do not save what single ones cost. */
+/* Return the distance of elements; 8 for repeated elements, which cost as much as separate
+ * ones. */
 INLINE ulong distance(long step)
 {
     return step == 0 ? 8 : abs(step);
 }
 
-/* The dimension of the entry whose elements are nearest to each other: not the axis if it
- * repeats one, for the row is copied then. */
+/* Return the dimension with the smallest distance of elements; not the axis if its elements
+ * are repeated, because the row is then copied. */
 INLINE int nearest_of(const struct side *side, ulong length)
 {
     int best = length > 1 && side->step[ROW] != 0 ? ROW : NEAR;
@@ -376,14 +379,14 @@ INLINE int nearest_of(const struct side *side, ulong length)
     return best;
 }
 
-/* Are the elements of a line nearest to each other, or repeated? */
+/* Return whether the elements of a line are nearest to each other, or repeated. */
 INLINE bool is_along(const struct side *side)
 {
     return abs(side->step[ROW]) <= distance(side->step[FAR]) &&
            abs(side->step[ROW]) <= distance(side->step[NEAR]);
 }
 
-/* Do all runs of elements begin with a cache line? */
+/* Return whether all runs of elements begin at a cache line. */
 INLINE bool is_whole_lines(const struct side *side)
 {
     bool whole = abs(side->step[side->nearest]) == 1;
@@ -433,7 +436,7 @@ INLINE struct tiling tiling_of(const struct partition *p)
     return s;
 }
 
-/* An item is some tiles, or a partition of one. */
+/* Run an item: some tiles, or a partition of one. */
 INLINE void tiles_scan(const struct partition *p)
 {
     __global const struct scan_entry *e = p->entry;

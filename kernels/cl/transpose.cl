@@ -1,10 +1,10 @@
-/* Moving elements between memory and a buffer in the first-level cache, for processors:
- * transposed, or with a step from each element to the next. */
+/* Copies between memory and a buffer in the first-level cache, for CPUs: transposed, or of
+ * elements that are a step apart. */
 
-#define TILE_CELLS (TILED_BYTES / ELEM_BYTES) /* of the buffer */
+#define TILE_CELLS (TILED_BYTES / ELEM_BYTES) /* cells of the buffer */
 
-/* Elements of 16 bytes, within which every processor shuffles in one instruction. A vector, a
- * cache line, has PIECES of them. */
+/* Elements in 16 bytes, a unit within which every processor shuffles in one instruction. A
+ * vector (one cache line) has PIECES such units. */
 #define SIDE   (16 / ELEM_BYTES)
 #define PIECES 4
 
@@ -16,7 +16,7 @@ INLINE side_t side_load(const elem_t *p)
     return ((const side_any_t *)p)[0];
 }
 
-/* Piece k of a vector; k is a literal. */
+/* Piece k of a vector; k must be a literal. */
 #if ELEM_BYTES == 1
 #define SIDE_LANES(f, x) LANES_16(f, x)
 #elif ELEM_BYTES == 2
@@ -30,7 +30,8 @@ INLINE side_t side_load(const elem_t *p)
 #define PIECE(v, k)          __builtin_shufflevector(v, v, SIDE_LANES(PIECE_LANE, k))
 #define PIECE_STORE(p, v, k) ((side_any_t *)(p))[0] = PIECE(v, k)
 
-/* A vector of pieces that are `step` elements apart, or of a first one alone. */
+/* Load a vector from pieces that are `step` elements apart; if pieces is 1, from the first one
+ * alone. */
 INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
 {
     union {
@@ -44,14 +45,14 @@ INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
     return v.all;
 }
 
-/* In each piece, the elements of the lower half of a in turn with those of b; of the upper
+/* For each piece, interleave the elements of a and b: those of the lower half, or of the upper
  * half. */
 #define ZIP_LANE(half, l) (l) / SIDE *SIDE + (half) + (l) % SIDE / 2 + (l) % 2 * LANES
 #define ZIP_LOW(a, b)     __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, 0))
 #define ZIP_HIGH(a, b)    __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, SIDE / 2))
 
-/* Transpose the square that each piece has of SIDE vectors: a round interleaves the first half
- * of the vectors with the second one. */
+/* Transpose SIDE vectors as PIECES squares of SIDE by SIDE elements: each round interleaves
+ * the first half of the vectors with the second half. */
 INLINE void squares_turn(vec_t v[SIDE])
 {
 #pragma unroll
@@ -69,19 +70,19 @@ INLINE void squares_turn(vec_t v[SIDE])
     }
 }
 
-/* Runs of memory to ask for, one by one in between other work, into the second-level cache: a
- * core waits when it has asked for too many at once, and in the first level lines that are a
- * power of two apart would drive each other out. */
+/* Runs of memory to prefetch into the second-level cache, a few at a time between other work:
+ * a core stalls if it requests too many at once, and in the first-level cache lines that are a
+ * power of two apart would evict each other. */
 struct requests {
     const elem_t *next;
-    long inner_step; /* elements from each run to the next */
-    long outer_step; /* from the first run of some to the first of the next */
+    long inner_step; /* elements from one run to the next */
+    long outer_step; /* additional elements after inner_count runs */
     uint inner_left;
     uint inner_count;
     uint left;
-    uint each;  /* runs that are asked for at a time */
-    ulong span; /* elements of a run */
-    ulong hop;  /* elements from each that is asked for to the next */
+    uint each;  /* runs per call */
+    ulong span; /* elements per run */
+    ulong hop;  /* elements from one prefetched address of a run to the next */
 };
 
 INLINE void request_ask(struct requests *r)
@@ -98,25 +99,25 @@ INLINE void request_ask(struct requests *r)
     }
 }
 
-/* The same of two tensors. */
+/* Prefetch for two tensors. */
 INLINE void requests_ask(struct requests r[2])
 {
     request_ask(&r[0]);
     request_ask(&r[1]);
 }
 
-/* A matrix of elements in memory, of which the elements of a line are neighbours, and in the
- * buffer, where those of a row are. */
+/* A matrix whose lines are contiguous in memory and whose rows are contiguous in the buffer. */
 struct matrix {
     elem_t *memory;
     elem_t *cells;
-    long line;        /* elements from each line to the next in memory */
-    long row;         /* from each row to the next in the buffer */
-    bool past_caches; /* stores to memory: whole aligned cache lines */
+    long line;        /* elements from one line to the next in memory */
+    long row;         /* elements from one row to the next in the buffer */
+    bool past_caches; /* stores to memory bypass the caches: all are whole aligned cache
+                         lines */
 };
 
-/* Store `pieces` times SIDE rows of SIDE cells, in order: where the buffer has room for fewer cells,
- * a row begins in what the one before it stores. */
+/* Store `pieces` times SIDE rows of SIDE cells, in ascending order: if rows of the buffer are
+ * shorter than SIDE cells, each row overwrites the excess of the row before it. */
 INLINE void rows_store(elem_t *cell, long row, const int pieces, const vec_t v[SIDE])
 {
 #define ROWS_STORE(k)                                      \
@@ -132,8 +133,8 @@ INLINE void rows_store(elem_t *cell, long row, const int pieces, const vec_t v[S
     }
 }
 
-/* SIDE lines and `pieces` times SIDE rows. Of `lines` lines, if there are fewer, the last one
- * stands for those that are missing. */
+/* Transpose SIDE lines and `pieces` times SIDE rows. If there are fewer than SIDE lines, the
+ * last one is read in place of the missing ones. */
 INLINE void squares_move(const bool back, const struct matrix *m, uint line, uint row,
                          uint lines, const int pieces)
 {
@@ -164,7 +165,7 @@ INLINE void squares_move(const bool back, const struct matrix *m, uint line, uin
     }
 }
 
-/* The same of LANES lines and SIDE rows: a piece of each vector is of other lines. */
+/* Transpose LANES lines and SIDE rows: the pieces of a vector belong to different lines. */
 INLINE void squares_move_across(const bool back, const struct matrix *m, uint line, uint row)
 {
     elem_t *p = m->memory + (long)line * m->line + row;
@@ -189,7 +190,7 @@ INLINE void squares_move_across(const bool back, const struct matrix *m, uint li
     }
 }
 
-/* SIDE rows of all lines. */
+/* Transpose SIDE rows of all lines. */
 INLINE void rows_turn(const bool back, const struct matrix *m, uint lines, uint row)
 {
     const uint some = min(lines, (uint)SIDE);
@@ -203,11 +204,12 @@ INLINE void rows_turn(const bool back, const struct matrix *m, uint lines, uint 
     }
 }
 
-/* Copy lines in memory to rows in the buffer, or, `back`, from there. There are at least SIDE rows;
- * where rows or lines are no whole squares the last ones overlap those before them. Fewer than
- * SIDE lines are read from the buffer, and written to it, as SIDE: where the rows of the buffer
- * have no room for that, they are written in order, so that each row repairs the one before it,
- * and up to SIDE - 1 elements behind the last row are overwritten. */
+/* Copy lines in memory to rows in the buffer, or back if `back`. There are at least SIDE rows.
+ * If the numbers of rows or lines are not multiples of SIDE, the last squares overlap those
+ * before them. Fewer than SIDE lines are processed as SIDE lines in the buffer; if its rows
+ * are shorter than that, they are written in ascending order, so that each row corrects the
+ * excess of the one before it, and up to SIDE - 1 elements behind the last row are
+ * overwritten. */
 INLINE void lines_turn(const bool back, const struct matrix *m, uint lines, uint rows,
                        struct requests ahead[2])
 {
@@ -227,7 +229,7 @@ INLINE void lines_turn(const bool back, const struct matrix *m, uint lines, uint
 
 /* ---- elements with a step ---- */
 
-/* Two elements as one: the lower half of it is the first one. */
+/* A pair of elements as one integer; the first element is its lower half. */
 #if ELEM_BYTES == 1
 typedef ushort pair_t;
 #elif ELEM_BYTES == 2
@@ -242,19 +244,19 @@ typedef VECTOR(elem_t, LANES / 2) half_t;
 typedef half_t half_any_t __attribute__((aligned(ELEM_BYTES)));
 #endif
 
-/* Elements from those that are read to those that are asked for. */
+/* Distance in elements from the read elements to the prefetched ones. */
 #define GATHER_AHEAD (4096 / ELEM_BYTES)
-/* Every second element, where b begins with the last of a. */
+/* Every second element of a and b; b begins with the last element of a. */
 #define SECOND_LANE(n, l)  2 * (l) + ((l) >= (n) / 2)
 #define EVERY_SECOND(a, b) __builtin_shufflevector(a, b, EACH_LANE(SECOND_LANE, LANES))
-/* Every third, where b follows a, and c overlaps b by two. */
+/* Every third element of a, b and c; b follows a, and c overlaps b by two elements. */
 #define THIRD_LANE(n, l)      3 * (l) < 2 * (n)-2 ? 3 * (l) : 0
 #define LAST_THIRD_LANE(n, l) 3 * (l) < 2 * (n)-2 ? (l) : 3 * (l) + 2 - (n)
 #define EVERY_THIRD(a, b, c)                                                                \
     __builtin_shufflevector(__builtin_shufflevector(a, b, EACH_LANE(THIRD_LANE, LANES)), c, \
                             EACH_LANE(LAST_THIRD_LANE, LANES))
 
-/* Elements from memory, `step` from each to the next, to neighbours. Nothing outside of the
+/* Copy elements that are `step` apart in memory to contiguous ones. No memory outside of the
  * first and the last element is read. */
 INLINE void elements_gather(elem_t *to, const elem_t *p, long step, uint count)
 {
@@ -299,8 +301,8 @@ INLINE void elements_gather(elem_t *to, const elem_t *p, long step, uint count)
     }
 }
 
-/* Neighbours to memory. zeroes: with zeros in the gaps between them, but not behind the last
- * one. */
+/* Copy contiguous elements to memory, `step` apart. zeroes: set the gaps between them to 0,
+ * but not those behind the last one. */
 INLINE void elements_scatter(const elem_t *from, elem_t *p, long step, bool zeroes,
                              bool past_caches, uint count)
 {

@@ -1,11 +1,13 @@
-/* Element types and sums of integers: the first part of their programs.
+/* Element types and sums of integers: the first source of programs for integers.
+ *
  *   -DELEM_I8|I16|I32|I64   element type, of either sign
- *   -DINDEX=uint|ulong      wide enough for every offset of the launch
+ *   -DINDEX=uint|ulong      integer type wide enough for every offset of the launch
  *
- * elem_t  as stored     ELEM_BYTES
- * acc_t   sums: 4 bytes, or 8; narrower elements wrap when they are stored
+ * elem_t  an element in memory, of ELEM_BYTES bytes
+ * acc_t   a sum of 4 or 8 bytes; narrower elements wrap when they are stored
  *
- * Signed integers are summed as unsigned: wrapping is then defined, and the bits are the same. */
+ * Signed integers are summed as unsigned ones: wrapping is then defined, and the bits are the
+ * same. */
 typedef INDEX index_t;
 
 #if defined(ELEM_I8)
@@ -39,7 +41,7 @@ static inline acc_t acc_begin(bool exclusive)
     return ACC_ZERO;
 }
 
-/* Add another sum. */
+/* Add the sum `more`. */
 static inline void acc_join(acc_t *sum, const acc_t *more)
 {
     *sum = acc_add(*sum, *more);

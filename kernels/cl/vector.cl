@@ -1,24 +1,25 @@
-/* Vectors of elements, for processors: the base of the vector kernels. Kernels for integers add
- * these vectors: an integer wraps, so additions may be made in any order, and the sum before an
- * element is the sum after it minus the element. Kernels for floats only move them.
+/* Vectors of elements, for CPUs: the base of the vector kernels. Kernels for integers add
+ * these vectors: an integer wraps, so additions may have any order, and the sum before an
+ * element is the sum after it minus the element. Kernels for floats only move these vectors.
  *
- * VECTOR_BYTES  size of a vector: what the processor computes at once, unless an option says it
- * LANES         elements of a vector
- * Loads and stores need no more alignment than elem_t has. */
-#ifdef __clang__ /* vectors wider than the processor's stay within one program */
+ * VECTOR_BYTES  size of a vector: 64 or the processor's, unless an option sets it
+ * LANES         elements per vector
+ *
+ * Loads and stores need only the alignment of elem_t. */
+#ifdef __clang__ /* vectors wider than the processor's are not passed to other programs */
 #pragma clang diagnostic ignored "-Wpsabi"
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE \
-    static __attribute__((noinline)) /* code that is used several times, or seldom */
+    static __attribute__((noinline)) /* for code that is used several times, or rarely */
 #define VECTOR(type, lanes) type __attribute__((ext_vector_type(lanes)))
 
-/* The address space of the host: to a processor all memory is one. */
+/* Convert an address to the host's address space: a CPU has only one memory. */
 #define AS_PRIVATE(p) ((elem_t *)(ulong)(p))
 
-/* A processor with shorter vectors computes 64 bytes in parts. Without AVX-512, rows and columns of
- * integers alone lack the registers for that. */
+/* A processor with shorter vectors computes 64 bytes in parts. Without AVX-512, rows and
+ * columns of integers have too few registers for that. */
 #if defined(VECTOR_BYTES)
 #elif defined(NARROW) || defined(TILES) || defined(EXACT_WORDS) || defined(__AVX512F__)
 #define VECTOR_BYTES 64
@@ -26,13 +27,13 @@
 #define VECTOR_BYTES 32
 #endif
 #define LANES      (VECTOR_BYTES / ELEM_BYTES)
-#define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements */
+#define CACHE_LINE (CACHE_LINE_BYTES / ELEM_BYTES) /* elements per cache line */
 
 typedef VECTOR(elem_t, LANES) vec_t;
 typedef vec_t vec_any_t __attribute__((aligned(ELEM_BYTES)));
 #define ZEROS ((vec_t)(0))
 
-/* f(x, 0), f(x, 1) and so on, for each lane: the indices of a shuffle are literals. */
+/* f(x, 0), f(x, 1) and so on for each lane: the indices of a shuffle must be literals. */
 #define LANES_2(f, x) f(x, 0), f(x, 1)
 #define LANES_4(f, x) LANES_2(f, x), f(x, 2), f(x, 3)
 #define LANES_8(f, x) LANES_4(f, x), f(x, 4), f(x, 5), f(x, 6), f(x, 7)
@@ -62,13 +63,13 @@ typedef vec_t vec_any_t __attribute__((aligned(ELEM_BYTES)));
 #define EACH_LANE(f, x) LANES_2(f, x)
 #endif
 
-/* The number of each lane. */
+/* The index of each lane. */
 #define NUMBER_LANE(x, l) (l)
 #define NUMBERS           ((vec_t)(EACH_LANE(NUMBER_LANE, 0)))
-/* The lanes from the last to the first. */
+/* The lanes in reverse order. */
 #define REVERSED_LANE(v, l) LANES - 1 - (l)
 #define REVERSED(v)         __builtin_shufflevector(v, v, EACH_LANE(REVERSED_LANE, v))
-/* v where the comparison holds, 0 elsewhere. */
+/* v in lanes where the condition holds, else 0. */
 #define WHERE(condition, v) ((v)&__builtin_astype(condition, vec_t))
 
 INLINE vec_t vec_load(const elem_t *p)
@@ -81,13 +82,13 @@ INLINE void vec_store(elem_t *p, vec_t v)
     ((vec_any_t *)p)[0] = v;
 }
 
-/* Past the caches; p is aligned to a vector. */
+/* Store a vector past the caches; p is aligned to a vector. */
 INLINE void vec_stream(elem_t *p, vec_t v)
 {
     __builtin_nontemporal_store(v, (vec_t *)p);
 }
 
-/* Copy `count` elements, fewer than 64, by two vectors, which may overlap each other. */
+/* Copy `count` elements, fewer than 64, as two vectors, which may overlap. */
 INLINE void partial_copy(elem_t *to, const elem_t *from, uint count)
 {
 #define COPY_PARTIAL(n)                                                          \

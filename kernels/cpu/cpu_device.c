@@ -1,7 +1,7 @@
-/* The platform and the device, and the answers to clGetPlatformInfo() and clGetDeviceInfo(): the
- * processor's name, its kernels, and the minimum that OpenCL 1.2 demands of everything else. Two
- * tables hold the numbers and texts that are equal on every machine. A processor without kernels
- * has no device (CL_DEVICE_NOT_FOUND). Thread: any. */
+/* The platform and the device, and the answers to clGetPlatformInfo() and clGetDeviceInfo():
+ * the processor's name, its kernels, and the minimum that OpenCL 1.2 demands of everything
+ * else. Two tables hold the numbers and texts that are equal on every machine. A processor
+ * without kernels has no device (CL_DEVICE_NOT_FOUND). Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
 
@@ -26,7 +26,7 @@ struct _cl_platform_id cpu_platform = {
 struct _cl_device_id cpu_device = {
     {.dispatch = &cpu_dispatch, .kind = CPU_DEVICE, .references = 1}};
 
-/* Answer a call of a function like clGetDeviceInfo(). */
+/* Answer a call of a query function such as clGetDeviceInfo(). */
 static cl_int answer_value(const void *value, size_t bytes, size_t room, void *out,
                            size_t *size)
 {
@@ -42,8 +42,7 @@ static cl_int answer_value(const void *value, size_t bytes, size_t room, void *o
     return CL_SUCCESS;
 }
 
-/* A text, and the number by which callers ask for it. A platform and a device use different
- * numbers. */
+/* A text and the number of its query; a platform and a device use different numbers. */
 struct text {
     cl_uint what;
     const char *text;
@@ -151,8 +150,8 @@ static cl_int answer_kernels(size_t room, void *out, size_t *size)
 #define FLOATS (CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST | CL_FP_DENORM | CL_FP_ROUND_TO_ZERO | \
                 CL_FP_ROUND_TO_INF | CL_FP_FMA)
 
-/* Answers of one number, by the type that OpenCL gives them: cl_uint and cl_bool, cl_ulong and
- * bit fields, size_t. */
+/* Answers that are one number, by type: cl_uint and cl_bool, cl_ulong and bit fields,
+ * size_t. */
 static const struct {
     cl_device_info what;
     size_t bytes;
@@ -192,7 +191,7 @@ static const struct {
     SIZE(IMAGE2D_MAX_WIDTH, 0),                SIZE(IMAGE2D_MAX_HEIGHT, 0),
     SIZE(IMAGE3D_MAX_WIDTH, 0),                SIZE(IMAGE3D_MAX_HEIGHT, 0),
     SIZE(IMAGE3D_MAX_DEPTH, 0),
-    ULONG(PARENT_DEVICE, 0), /* a null handle */
+    ULONG(PARENT_DEVICE, 0), /* a NULL handle */
     ULONG(PARTITION_PROPERTIES, 0),            ULONG(PARTITION_TYPE, 0), /* empty lists */
 };
 /* clang-format on */
@@ -241,7 +240,7 @@ static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info wh
     return answer_text(texts, ARRAY_COUNT(texts), what, room, out, size);
 }
 
-/* OpenCL counts no references to a device that is not a sub-device. */
+/* Only sub-devices have reference counts in OpenCL. */
 static cl_int CL_API_CALL retain_device(cl_device_id device)
 {
     return cpu_is(device, CPU_DEVICE) ? CL_SUCCESS : CL_INVALID_DEVICE;

@@ -1,4 +1,5 @@
-/* What the ICD loader looks for in the shared object that a file tally.icd names. */
+/* The functions that the ICD loader looks up in the shared object that a file tally.icd
+ * names. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
 

@@ -1,6 +1,6 @@
-/* The work-items of a group run one after the other: kernels for processors have no barriers.
- * One that had would not be linked, for there is no cpu_barrier(). Thread: any, several for one
- * launch. Nothing can fail. */
+/* Runs the work-items of a group one after the other, because kernels for CPUs have no
+ * barriers. A kernel with a barrier would not link: there is no cpu_barrier(). No function
+ * fails. Thread: any, several for one launch. */
 #include "kernels/cpu/driver.h"
 
 static _Thread_local struct cpu_item item;

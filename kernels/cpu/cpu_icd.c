@@ -1,14 +1,14 @@
-/* Fills the dispatch table, and answers the two questions that an ICD loader asks by name. The
- * table is filled when a program first asks for the platform, before any object exists: first
- * every entry receives a function that fails, then each file of the driver puts in its own
- * functions. Possible failure: none but wrong arguments. Thread: any. */
+/* Fills the dispatch table, and answers the two queries that an ICD loader makes by name. The
+ * table is filled at the first query for the platform, before any object exists: first every
+ * entry receives a function that fails, then each file of the driver stores its own functions.
+ * Possible failure: wrong arguments. Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 
 #include "kernels/cpu/driver.h"
 
 #include <string.h>
 
-/* ---- functions that the driver does not have ---- */
+/* ---- functions that the driver does not implement ---- */
 
 static cl_int missing_function(void)
 {
@@ -20,9 +20,9 @@ static void *missing_address(void)
     return NULL;
 }
 
-/* Replacements for functions that create an object, one for each position of the pointer to the
- * error code. All parameters are pointers and integers, so that a caller of any such function
- * may call its replacement (cpu_code). */
+/* Replacements for functions that create an object, one for each position of the pointer to
+ * the error code. All parameters are pointers and integers, so each replacement can be called
+ * in place of any such function (cpu_code). */
 #define WORD(letter) uintptr_t letter __attribute__((unused))
 #define WORDS_1      WORD(a)
 #define WORDS_2      WORDS_1, WORD(b)
@@ -80,7 +80,7 @@ static void put_function(size_t offset, any_function function)
 #define PUT(entry, function) \
     put_function(offsetof(cl_icd_dispatch, entry), (any_function)(function))
 
-/* Runs once, before the first handle is given out. */
+/* Initialize the driver once, before it returns the first handle. */
 static void init_driver(void)
 {
     for (size_t at = 0; at < sizeof cpu_dispatch; at += sizeof(any_function)) {

@@ -1,6 +1,6 @@
-/* Buffers are memory of the process: the caller's own (CL_MEM_USE_HOST_PTR), or some that is
- * taken for them. Mapping gives its address. Commands check their arguments as OpenCL has it,
- * and copy at once. Thread: any. */
+/* Buffers are memory of the process: the caller's (CL_MEM_USE_HOST_PTR), or memory that the
+ * driver allocates. Mapping a buffer returns its address. Commands check their arguments as
+ * OpenCL requires, and copy at once. Thread: any. */
 #include "kernels/cpu/driver.h"
 #include "kernels/machine.h"
 
@@ -62,7 +62,8 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
             failure = CL_MEM_OBJECT_ALLOCATION_FAILURE;
             memory = NULL;
         } else if (owned && align == LARGE_PAGE) {
-            (void)madvise(memory, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE); /* a hint */
+            /* a hint only */
+            (void)madvise(memory, bytes / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
         }
         mem->data = memory;
     }
@@ -76,13 +77,13 @@ static cl_mem CL_API_CALL create_buffer(cl_context context, cl_mem_flags flags, 
     return mem;
 }
 
-/* What the host may not have said of a buffer that it reads or writes. */
+/* Flags of a buffer that forbid reads or writes by the host. */
 enum {
     NOT_READ = CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
     NOT_WRITTEN = CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS
 };
 
-/* Begin a command on some bytes of a buffer that has none of the flags. */
+/* Begin a command on a range of a buffer that has none of the flags `forbidden`. */
 static cl_int begin_buffer_command(cl_command_queue queue, cl_mem mem, cl_mem_flags forbidden,
                                    size_t offset, size_t bytes, cl_uint count,
                                    const cl_event *waits, cl_event *event)
@@ -135,7 +136,7 @@ static cl_int CL_API_CALL write_buffer(cl_command_queue queue, cl_mem mem, cl_bo
     return code;
 }
 
-/* A pattern is a power of two of at most 128 bytes. Each copy doubles what is filled. */
+/* A pattern has a power of two of bytes, at most 128. Each copy doubles the filled range. */
 static cl_int CL_API_CALL fill_buffer(cl_command_queue queue, cl_mem mem, const void *pattern,
                                       size_t pattern_bytes, size_t offset, size_t bytes,
                                       cl_uint count, const cl_event *waits, cl_event *event)

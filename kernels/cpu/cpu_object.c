@@ -1,6 +1,6 @@
-/* The life of objects, and the dispatch table with which each of them begins. cpu_icd.c fills
- * the table before the first object exists. Possible failures: no memory for an object; a handle
- * of another kind. Thread: any. */
+/* Creation and reference counts of objects, each of which begins with a pointer to the
+ * dispatch table. cpu_icd.c fills the table before the first object exists. Possible failures:
+ * no memory for an object; a handle of another kind. Thread: any. */
 #include "kernels/cpu/driver.h"
 
 #include <stdlib.h>
@@ -55,7 +55,7 @@ cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices)
     return CL_SUCCESS;
 }
 
-/* clRetain...() and clRelease...() of each kind. */
+/* Define clRetain...() and clRelease...() for each kind. */
 #define COUNTED_OBJECTS(X)                                                 \
     X(Context, cl_context, CPU_CONTEXT, CL_INVALID_CONTEXT)                \
     X(CommandQueue, cl_command_queue, CPU_QUEUE, CL_INVALID_COMMAND_QUEUE) \

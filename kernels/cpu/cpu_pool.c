@@ -1,12 +1,12 @@
-/* The threads that share launches: one pool for the process. It is open while there are
- * contexts; its threads start with the first launch that is shared. Where none can be started,
- * or in the child of a fork, the calling thread runs everything itself.
+/* The threads that share launches: one pool for the process. The pool is open while contexts
+ * exist; its threads start with the first shared launch. If no thread can be started, and in
+ * the child of a fork, the calling thread runs everything itself.
  *
- * A launch is a piece of work on the stack of the thread that calls, in a list while it has
- * groups that nobody has begun. Threads take groups by an atomic counter. A thread without work
- * looks for some microseconds whether there is any before it sleeps, so that launches that
- * follow each other closely wake nobody; whoever is woken wakes the next one, so that the
- * calling thread pays for one at most. Thread: any. */
+ * A launch is a struct work on the stack of the calling thread; it is in a list until that
+ * thread removes it. Threads take work-groups by an atomic counter. A thread without work
+ * spins for some microseconds before it sleeps, so that launches in quick succession need not
+ * wake it. Each woken thread wakes the next one, so that the calling thread pays for at most
+ * one wake-up. Thread: any. */
 #include "kernels/cpu/driver.h"
 #include "kernels/machine.h"
 
@@ -14,28 +14,28 @@
 #include <stdlib.h>
 
 enum {
-    SPINS = 400 /* of some ten nanoseconds each: less than waking a thread takes */
+    SPINS = 400 /* iterations of some ten nanoseconds: less than waking a thread takes */
 };
 
 struct work {
     struct work *next;
     const struct cpu_launch *launch; /* borrowed */
     size_t groups;
-    atomic_size_t begun; /* groups, and more once all are */
-    atomic_uint helpers; /* threads at work on it besides the caller; changes under the lock */
+    atomic_size_t begun; /* groups started; exceeds `groups` when all are */
+    atomic_uint helpers; /* pool threads that run its groups; changed under the lock */
 };
 
 static struct {
-    pthread_mutex_t lock; /* of everything here but `posted` */
+    pthread_mutex_t lock; /* guards all members except `posted` */
     pthread_cond_t posted_work;
     pthread_cond_t left_work;
     struct work *first;
     unsigned users;
     unsigned count;
     unsigned sleeping;
-    bool started; /* threads were, as far as possible */
+    bool started; /* the pool's threads were started, as far as possible */
     bool stop;
-    atomic_uint posted; /* works so far: what a thread that spins looks at */
+    atomic_uint posted; /* number of works posted so far; read by spinning threads */
     pthread_t threads[CPU_THREADS_MAX];
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .posted_work = PTHREAD_COND_INITIALIZER,
@@ -81,7 +81,7 @@ static bool has_groups(struct work *work)
     return atomic_load_explicit(&work->begun, memory_order_relaxed) < work->groups;
 }
 
-/* Work that is not all begun; NULL: there is none. Caller holds the lock. */
+/* Return a work with groups that are not started; NULL: none. The caller holds the lock. */
 static struct work *find_work(void)
 {
     struct work *work = pool.first;
@@ -91,7 +91,7 @@ static struct work *find_work(void)
     return work;
 }
 
-/* Caller holds the lock. */
+/* The caller holds the lock. */
 static void wake_one(void)
 {
     if (pool.sleeping > 0) {
@@ -99,7 +99,7 @@ static void wake_one(void)
     }
 }
 
-/* Has anything been posted since? Looks for a while. */
+/* Spin for a while; return true as soon as work was posted after `seen`. */
 static bool spin(unsigned seen)
 {
     for (int i = 0; i < SPINS; i++) {
@@ -146,7 +146,8 @@ static void *pool_thread(void *argument)
     return NULL;
 }
 
-/* The child of a fork has no threads but the one that forked, and locks that others held. */
+/* Reset the pool in the child of a fork, which has only the forking thread, and copies of
+ * locks that other threads held. */
 static void forget_threads(void)
 {
     MUST(pthread_mutex_init(&pool.lock, NULL));
@@ -160,13 +161,13 @@ static void forget_threads(void)
 
 static void register_fork(void)
 {
-    /* Without memory this fails, and a child keeps the pool as it is. */
+    /* If this fails for lack of memory, a child keeps the pool unchanged. */
     (void)pthread_atfork(NULL, NULL, forget_threads);
 }
 
-/* Caller holds the lock. Threads leave the signals of the process to its own threads, but for
- * those that they cause themselves: a fault that is blocked ends the process, also where the
- * program has a handler (for memory that others truncate, for example). */
+/* The caller holds the lock. The threads block all signals except those that their own faults
+ * raise: a blocked fault would end the process even if the program has a handler (for example
+ * for memory-mapped files that another process truncates). */
 static void start_threads(void)
 {
     static const int faults[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP};
@@ -194,8 +195,9 @@ void cpu_pool_enter(void)
     MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-/* Caller holds the lock, and has it again in the end. Nobody may enter meanwhile: who does
- * finds threads that stop, and runs launches alone until they have. */
+/* The caller holds the lock; the function releases it while it waits, and holds it again at
+ * the end. If another thread enters the pool meanwhile, its launches run without help until
+ * all threads have stopped. */
 static void stop_threads(void)
 {
     unsigned count = pool.count;
@@ -220,8 +222,8 @@ void cpu_pool_leave(void)
     MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-/* The process or the shared object ends, and contexts were left behind: no thread may stay in
- * code that is unmapped. */
+/* The process or the shared object ends while contexts exist: no thread may run code that is
+ * about to be unmapped. */
 __attribute__((destructor)) static void stop_at_unload(void)
 {
     MUST(pthread_mutex_lock(&pool.lock));
@@ -231,7 +233,8 @@ __attribute__((destructor)) static void stop_at_unload(void)
     MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-/* Take the work from the list, so that no thread begins to help, and wait for those that do. */
+/* Remove the work from the list, so that no other thread starts to help, and wait for those
+ * that do. */
 static void finish_work(struct work *work)
 {
     MUST(pthread_mutex_lock(&pool.lock));

@@ -1,14 +1,14 @@
-/* Programs and kernels: a program is a choice, by name, of the kernels that were compiled ahead
- * for the highest level that this processor has. A name that is not among them is
+/* Programs and kernels. A program is a selection, by name, of the kernels that were compiled
+ * ahead for the highest level that the processor supports. An unknown name is
  * CL_INVALID_VALUE. Thread: any; a kernel's arguments belong to one thread at a time. */
 #include "kernels/cpu/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The levels are x86-64-v2, -v3 and -v4 of the psABI, but for what every processor with the
- * rest has, and v4_512: v4 on processors that do 512 bits at once. Of these AMD's are known, from
- * Zen 5 on. */
+/* Return whether the processor has a level: x86-64-v2, -v3 or -v4 of the psABI (instructions
+ * that every such processor has are not checked), or v4_512: v4 on processors that execute 512
+ * bits at once. Of these only AMD's are detected, from Zen 5 on. */
 static bool has_level(const char *level)
 {
 #if defined(__x86_64__)
@@ -27,7 +27,7 @@ static bool has_level(const char *level)
                                         : true;
 #else
     (void)level;
-    return true; /* the architecture's baseline */
+    return true; /* baseline of the architecture */
 #endif
 }
 
@@ -118,8 +118,8 @@ static cl_kernel CL_API_CALL create_kernel(cl_program program, const char *name,
     return kernel;
 }
 
-/* In an argument a buffer (NULL: none) becomes the address of its memory; a number stays as it
- * is. */
+/* The value of a buffer argument is the address of its memory (0 for NULL); a number is stored
+ * unchanged. */
 static cl_int CL_API_CALL set_kernel_arg(cl_kernel kernel, cl_uint number, size_t bytes,
                                          const void *value)
 {
@@ -150,7 +150,7 @@ static cl_int CL_API_CALL set_kernel_arg(cl_kernel kernel, cl_uint number, size_
         }
         word = mem != NULL ? (uint64_t)(uintptr_t)mem->data : 0;
     } else {
-        memcpy(&word, value, bytes); /* little-endian */
+        memcpy(&word, value, bytes); /* hosts are little-endian */
     }
     kernel->args[number] = word;
     kernel->set |= UINT32_C(1) << number;

@@ -1,17 +1,18 @@
 /* Contexts, queues, events and launches. A command runs in the thread that enqueues it, one at
- * a time in a queue (driver.h); what it waits for is complete already. Thread: any. */
+ * a time per queue (driver.h); every event in its wait list is already complete. Thread:
+ * any. */
 #include "kernels/cpu/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Properties are pairs up to a zero; the platform is the only one that matters here.
- * CL_INVALID_PROPERTY "if context property name in properties is not a supported property name,
- * if the value specified for a supported property name is not valid, or if the same property
- * name is specified more than once" (OpenCL 1.2, 4.4). */
+/* Check a list of properties: pairs, terminated by 0. Only the platform matters here.
+ * CL_INVALID_PROPERTY "if context property name in properties is not a supported property
+ * name, if the value specified for a supported property name is not valid, or if the same
+ * property name is specified more than once" (OpenCL 1.2, 4.4). */
 static cl_int check_properties(const cl_context_properties *properties)
 {
-    bool said[2] = {false}; /* the platform, user sync */
+    bool said[2] = {false}; /* properties seen: the platform, user sync */
     for (; properties != NULL && properties[0] != 0; properties += 2) {
         cl_platform_id platform = NULL;
         memcpy((void *)&platform, &properties[1], sizeof platform);
@@ -82,7 +83,7 @@ static cl_int CL_API_CALL flush_queue(cl_command_queue queue)
     return cpu_is(queue, CPU_QUEUE) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }
 
-/* What other threads have begun to enqueue before may still run. */
+/* Wait for a command that another thread enqueued before: it may still run. */
 static cl_int CL_API_CALL finish_queue(cl_command_queue queue)
 {
     if (!cpu_is(queue, CPU_QUEUE)) {
@@ -93,7 +94,7 @@ static cl_int CL_API_CALL finish_queue(cl_command_queue queue)
     return CL_SUCCESS;
 }
 
-/* Are these events, all of one context? */
+/* Check that the handles are events of one context. */
 static cl_int check_events(const void *context, cl_uint count, const cl_event *events,
                            cl_int invalid)
 {
@@ -159,7 +160,8 @@ static cl_int check_kernel(cl_command_queue queue, cl_kernel kernel)
     return kernel->set == all ? CL_SUCCESS : CL_INVALID_KERNEL_ARGS;
 }
 
-/* One dimension, no offset. A group is what one thread runs; without a wish it is one item. */
+/* Check a launch: one dimension, no offset. A work-group runs on one thread; without a local
+ * size it has one item. */
 static cl_int check_range(cl_uint dimensions, const size_t *offset, const size_t *global,
                           const size_t *local)
 {

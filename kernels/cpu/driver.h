@@ -1,26 +1,27 @@
-/* Tally's OpenCL driver for the processor: an OpenCL 1.2 device like any vendor's (cl_khr_icd),
- * with the kernels that were compiled for it when Tally was built. The driver implements the
- * functions of OpenCL that kernels/ calls; every other function returns CL_INVALID_OPERATION.
- * The files from the top down; each calls only those below it:
+/* Tally's OpenCL driver for the processor: an OpenCL 1.2 device like those of other vendors
+ * (cl_khr_icd), with the kernels that were compiled for it when Tally was built. The driver
+ * implements the functions of OpenCL that kernels/ calls; every other function returns
+ * CL_INVALID_OPERATION. The files from top to bottom; each calls only those below it:
  *
  *   cpu_export.c   the functions that the shared object exports
  *   cpu_icd.c      fills the dispatch table, through which the ICD loader calls the others
  *   cpu_device.c   platform and device
  *   cpu_memory.c   buffers, and copies to and from them
- *   cpu_program.c  programs and kernels: a choice of those that were compiled ahead
+ *   cpu_program.c  programs and kernels: a selection of those that were compiled ahead
  *   cpu_queue.c    contexts, queues, events, launches
- *   cpu_object.c   the life of objects
+ *   cpu_object.c   creation and reference counts of objects
  *   cpu_pool.c     the threads that share a launch
  *   cpu_group.c    one work-group
  *
- * The thread that enqueues a command runs the command at once; other threads help with a launch
- * of several work-groups. A queue is therefore always empty, its order is the order of the
- * calls, and every event is complete from the start: a launch and its wait cost no hand-over.
+ * The thread that enqueues a command runs it at once; other threads help with a launch of
+ * several work-groups. Therefore a queue is always empty, its order is the order of the calls,
+ * and every event is complete from the start: a launch and its wait need no hand-over between
+ * threads.
  *
- * Failures come back from the call that enqueues: wrong arguments as OpenCL names them, and
- * CL_OUT_OF_HOST_MEMORY. A lock or a thread that fails ends the process.
+ * The call that enqueues a command returns its failures: the error codes of OpenCL for wrong
+ * arguments, and CL_OUT_OF_HOST_MEMORY. A failure of a lock or a thread ends the process.
  *
- * Thread: any, but for clSetKernelArg() and launches of one kernel, as OpenCL has it. */
+ * Thread: any, except for clSetKernelArg() and launches of one kernel, as in OpenCL. */
 #ifndef TALLY_KERNELS_CPU_DRIVER_H
 #define TALLY_KERNELS_CPU_DRIVER_H
 
@@ -36,15 +37,16 @@
 
 enum {
     CPU_ARGS_MAX = 16,
-    CPU_ALIGN = 128,           /* of a buffer, bytes: the widest type of OpenCL C */
-    CPU_GROUP_ITEMS = 1 << 16, /* work-items of a work-group, at most */
+    CPU_ALIGN = 128,           /* alignment of a buffer in bytes: that of the widest type of
+                                  OpenCL C */
+    CPU_GROUP_ITEMS = 1 << 16, /* maximum work-items of a work-group */
     CPU_THREADS_MAX = 256
 };
 
 /* ---- objects: cpu_object.c ---- */
 
 enum cpu_kind {
-    CPU_PLATFORM = 0x7A110001, /* unlikely where something else lies */
+    CPU_PLATFORM = 0x7A110001, /* a value that other memory is unlikely to contain */
     CPU_DEVICE,
     CPU_CONTEXT,
     CPU_QUEUE,
@@ -54,9 +56,9 @@ enum cpu_kind {
     CPU_KERNEL
 };
 
-/* Every object begins with a pointer to the dispatch table, as cl_khr_icd demands, and counts its
- * references. An object holds a reference to its parent: a kernel to its program; programs,
- * queues, buffers and events to the context. */
+/* Every object begins with a pointer to the dispatch table, as cl_khr_icd demands, and counts
+ * its references. An object holds a reference to its parent: a kernel to its program;
+ * programs, queues, buffers and events to the context. */
 struct cpu_object {
     const cl_icd_dispatch *dispatch;
     enum cpu_kind kind;
@@ -87,7 +89,7 @@ struct _cl_event {
 
 struct _cl_mem {
     struct cpu_object object;
-    unsigned char *data; /* owned, but for CL_MEM_USE_HOST_PTR */
+    unsigned char *data; /* owned, except with CL_MEM_USE_HOST_PTR */
     size_t bytes;
     cl_mem_flags flags;
 };
@@ -95,35 +97,36 @@ struct _cl_mem {
 struct _cl_program {
     struct cpu_object object;
     size_t count;
-    const struct cpu_builtin *builtins[]; /* borrowed: of the table */
+    const struct cpu_builtin *builtins[]; /* borrowed from the table */
 };
 
 struct _cl_kernel {
     struct cpu_object object;
-    const struct cpu_builtin *builtin; /* borrowed: of the table */
-    uint64_t args[CPU_ARGS_MAX];       /* of buffers: where their memory is */
-    uint32_t set;                      /* a bit for each argument that has a value */
+    const struct cpu_builtin *builtin; /* borrowed from the table */
+    uint64_t args[CPU_ARGS_MAX];       /* for a buffer, the address of its memory */
+    uint32_t set;                      /* set of arguments with a value (bit i: argument i) */
 };
 
 extern cl_icd_dispatch cpu_dispatch;        /* cpu_icd.c fills the table */
 extern struct _cl_platform_id cpu_platform; /* cpu_device.c */
 extern struct _cl_device_id cpu_device;     /* cpu_device.c */
 
-/* Is the handle an object of this kind? NULL is none. */
+/* Return whether the handle is an object of this kind; false for NULL. */
 static inline bool cpu_is(const void *handle, enum cpu_kind kind)
 {
     const struct cpu_object *object = handle;
     return object != NULL && object->dispatch == &cpu_dispatch && object->kind == kind;
 }
 
-/* clGetPlatformInfo(), which the ICD loader asks for by name, too. (cpu_device.c) */
+/* clGetPlatformInfo(), which the ICD loader also looks up by name. (cpu_device.c) */
 cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
                                          size_t room, void *out, size_t *size);
 
-/* CL_SUCCESS if all `count` handles, at least one, are our device. */
+/* CL_SUCCESS if there is at least one handle, and all are our device. */
 cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
 
-/* A zeroed object with one reference, which holds its parent; NULL without memory. */
+/* Create a zeroed object with one reference, which holds a reference to its parent; NULL
+ * without memory. */
 void *cpu_create(enum cpu_kind kind, size_t bytes, void *parent);
 void cpu_release(void *handle);
 
@@ -135,8 +138,8 @@ static inline void cpu_set(cl_int *code, cl_int value)
     }
 }
 
-/* Each file puts its functions into the dispatch table, and reads what its answers depend on:
- * the level of the processor, the size of the memory. */
+/* Each file stores its functions in the dispatch table, and initializes the data that they
+ * need: the level of the processor, the size of the memory. */
 void cpu_object_functions(cl_icd_dispatch *table);
 void cpu_device_functions(cl_icd_dispatch *table);
 void cpu_queue_functions(cl_icd_dispatch *table);
@@ -146,36 +149,37 @@ void cpu_program_functions(cl_icd_dispatch *table);
 /* ---- kernels that were compiled ahead: the table is made by kernels.mk ---- */
 
 /* Arguments are pointers and integers of up to 8 bytes: the calling conventions of x86-64 and
- * of arm64 pass each in a register or in 8 bytes of the stack, so a kernel of fewer arguments,
- * or of narrower ones, is called as one of these. */
+ * arm64 pass each of them in a register or in 8 bytes of the stack. Therefore a kernel with
+ * fewer or narrower arguments can be called through this type. */
 typedef void (*cpu_code)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                          uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                          uint64_t, uint64_t);
 
-/* A row for each kernel and each level of processor, the rows of a level together, the highest
- * level first. */
+/* A row for each kernel and each level of processor. The rows of a level are contiguous; the
+ * highest level is first. */
 struct cpu_builtin {
     const char *level; /* v2, v3, v4, v4_512 of x86-64, or baseline */
     const char *name;
-    const char *signature; /* a letter for each argument: p buffer, 4 or 8: bytes */
+    const char *signature; /* one letter per argument: p for a buffer, 4 or 8 for bytes */
     cpu_code code;
 };
 extern const struct cpu_builtin cpu_builtins[];
 extern const size_t cpu_builtin_count;
 
-/* The rows for this processor; none if it lacks what all were compiled for. (cpu_program.c) */
+/* Return the rows for this processor; none if the processor lacks the level of every row.
+ * (cpu_program.c) */
 const struct cpu_builtin *cpu_builtins_here(size_t *count);
 
 /* ---- commands: cpu_queue.c ---- */
 
-/* Begin a command: check the arguments that all commands have in common, create the event that
- * the caller wants, and lock the queue. A failure leaves no event and no lock behind. */
+/* Begin a command: check the arguments that all commands have, create the event that the
+ * caller requests, and lock the queue. After a failure there is neither an event nor a lock. */
 cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);
 
-/* Bytes of memory for buffers: those that the machine and its control groups offer when a
- * program first asks for the platform. (cpu_memory.c) */
+/* Return the memory for buffers in bytes: the amount that the machine and its control groups
+ * offer at the first query for the platform. (cpu_memory.c) */
 uint64_t cpu_memory_bytes(void);
 
 /* ---- a work-group, run by one thread: cpu_group.c ---- */
@@ -183,25 +187,26 @@ uint64_t cpu_memory_bytes(void);
 struct cpu_launch {
     cpu_code code;
     uint64_t args[CPU_ARGS_MAX];
-    size_t local; /* work-items of a work-group */
+    size_t local; /* work-items per work-group */
 };
 void cpu_group_run(const struct cpu_launch *launch, size_t group);
 
 /* ---- threads: cpu_pool.c ---- */
 
-/* Threads of a launch, with the calling thread: $TALLY_OPENCL_THREADS at the time when a program
- * first asks for the platform, else the number of cores that affinity and control groups leave.
- * At least 1. */
+/* Set the number of threads of a launch, the calling thread included: $TALLY_OPENCL_THREADS at
+ * the first query for the platform, else the number of cores that affinity and control groups
+ * allow. At least 1. */
 void cpu_pool_init(void);
 unsigned cpu_pool_threads(void);
 
-/* Each context enters the pool and leaves it; the last one to leave stops the threads. */
+/* Each context enters the pool and leaves it; when the last context leaves, the threads
+ * stop. */
 void cpu_pool_enter(void);
 void cpu_pool_leave(void);
 
-/* Run the work-groups [0, groups) of a launch, here and in the pool's threads; returns when all
- * have ended. They begin in the order of their numbers, each in the thread that takes it, and
- * run to their end there: a kernel may wait for what a work-group with a lower number does. */
+/* Run the work-groups [0, groups) of a launch, here and in the pool's threads; returns when
+ * all have ended. The groups start in ascending order, and each runs to its end on one thread:
+ * a kernel may wait for the result of a work-group with a lower number. */
 void cpu_pool_run(const struct cpu_launch *launch, size_t groups);
 
 #endif

@@ -1,5 +1,6 @@
-/* The work-item that runs on a thread, where the driver and kernels meet: cpu_group.c writes it,
- * opencl_c.h answers get_global_id() and its like from it. Valid C17 and OpenCL C. */
+/* The work-item that runs on a thread, shared by the driver and the kernels: cpu_group.c
+ * writes it, and opencl_c.h reads it for get_global_id() and similar functions. Valid C17 and
+ * OpenCL C. */
 #ifndef TALLY_KERNELS_CPU_ITEM_H
 #define TALLY_KERNELS_CPU_ITEM_H
 

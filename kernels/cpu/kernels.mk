@@ -4,10 +4,10 @@
 #   make -f kernels/cpu/kernels.mk LIST=FILE DIR=FOLDER LEVELS='v4 v3' OUT=FILE.o \
 #       [CLANG=clang] [FLAGS=...]
 #
-# makes OUT of all of them and of the table that driver.h declares, with DIR in between. A level is
-# one of x86-64 (v2, v3, v4), the highest first, or `baseline`. LEVEL_512 has vectors of 512 bits
-# wherever that pays where the processor does them at once. With `none` there are no kernels,
-# clang is not needed, and the driver has no device. FLAGS are for sanitizers.
+# makes OUT, which contains all of them and the table that driver.h declares; DIR is for temporary
+# files. LEVELS are levels of x86-64 (v2, v3, v4), the highest first, or `baseline`. A level with the
+# suffix _512 uses vectors of 512 bits, for processors that execute these at once. With `none` there
+# are no kernels, clang is not needed, and the driver has no device. FLAGS are for sanitizers.
 CLANG  ?= clang
 FLAGS  ?=
 LEVELS ?= baseline
@@ -16,18 +16,18 @@ levels := $(filter-out none,$(LEVELS))
 
 names   := $(shell cut -f1 $(LIST))
 objects := $(foreach level,$(levels),$(names:%=$(DIR)/$(level)/%.o))
-# Loops over a few cells are not to become calls of memcpy (-fno-builtin).
-# Only the types of OpenCL C, and functions of our own: the compiler's own header of all functions
-# takes longer to read than a kernel to compile. The kernels are vectors as they are written, and
-# unrolled where they say so: looking for more of either takes the compiler half of its time and
-# gains nothing.
+# -fno-builtin: loops over a few cells must not become calls of memcpy.
+# -finclude-default-header with -fdeclare-opencl-builtins includes only the types of OpenCL C, not the
+# compiler's header of all functions, which takes longer to read than a kernel takes to compile; the
+# functions are in opencl_c.h. The kernels are written with vectors, and unrolled by pragmas: automatic
+# vectorization and unrolling would take half of the compiler's time and gain nothing.
 cl_flags := -x cl -cl-std=CL1.2 -Xclang -finclude-default-header -Xclang -fdeclare-opencl-builtins -Xclang -cl-ext=+cl_khr_fp64 -O2 \
     -fno-vectorize -fno-slp-vectorize -fno-unroll-loops -fno-builtin -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror -Wno-unused-function -Wno-psabi \
     -include kernels/cpu/opencl_c.h $(FLAGS)
 machine   = $(if $(filter v%,$(1)),-march=x86-64-$(1:_512=)) \
             $(if $(filter %_512,$(1)),-mprefer-vector-width=512)
 
-# Up to date it may be older than what the caller's rule has before it.
+# Touch OUT even if it is up to date: it may be older than a prerequisite of the caller's rule.
 .PHONY: made
 made: $(OUT)
 	@touch $<
@@ -50,8 +50,8 @@ $(OUT:.o=.table.c): $(LIST) kernels/cpu/kernels.mk
 	done && echo '};' && \
 	echo 'const size_t cpu_builtin_count = sizeof cpu_builtins / sizeof *cpu_builtins;'; } >$@.new && mv $@.new $@ && rm $@.kernels
 
-# The program's row of the list: its name, options, sources, kernels. Several lists may share DIR:
-# whoever changes a row removes the object.
+# Compile a program from its row of the list: name, options, sources, kernels. Several lists may share
+# DIR, so the object does not depend on the list: a rule that changes a row removes the object.
 define unit
 $(DIR)/$(1)/%.o: kernels/cpu/kernels.mk | $(LIST)
 	@mkdir -p $$(@D)
@@ -69,5 +69,5 @@ endef
 $(foreach level,$(levels),$(eval $(call unit,$(level))))
 
 -include $(objects:.o=.d)
-# Sources that are gone or have another name by now, as objects of before know them.
+# An empty rule for sources that no longer exist but that the .d files of older objects still name.
 kernels/cl/%.cl: ;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Print the level of this machine's processor, as kernels.mk names it.
+# Print the level of this machine's processor in the notation of kernels.mk.
 [ "$(uname -m)" = x86_64 ] || {
     echo baseline
     exit
@@ -15,7 +15,7 @@ if has avx2 bmi1 bmi2 fma; then
     level=v3
     if has avx512f avx512bw avx512cd avx512dq avx512vl; then
         level=v4
-        # AMD's from Zen 5 on
+        # AMD's processors from Zen 5 on execute 512 bits at once.
         if has avx512_vp2intersect && grep -q '^vendor_id.*AuthenticAMD' /proc/cpuinfo; then level=v4_512; fi
     fi
 fi

@@ -1,14 +1,14 @@
-/* Lists the programs that are compiled ahead for processors, for kernels.mk: those of
- * program.c that a device of ours asks for. A line each, with tabs between:
+/* Build tool: lists the programs that are compiled ahead for processors, for kernels.mk: those
+ * programs of program.c that Tally's own device uses. One line per program, with tabs between:
  *
  *   name of the program, options, sources, then "kernel,name,signature" for each kernel
  *
- * Types may share a program: then a line comes again.
+ * Types may share a program; its line is then repeated.
  *
- *   list_kernels         what the product uses
- *   list_kernels --all   those for GPUs, too, which have barriers: for sanitizers */
+ *   list_kernels         the programs of the product
+ *   list_kernels --all   also those for GPUs, which have barriers: for sanitizers */
 #if !defined(TALLY_TESTING)
-#define TALLY_TESTING 1 /* some of the programs are of tests */
+#define TALLY_TESTING 1 /* some programs exist only for tests */
 #endif
 #include "kernels/program.h"
 #include "proto/macros.h"
@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A letter for each parameter of a kernel, as struct cpu_builtin wants them. The vector kernels have
- * the same (kernels/cl/launch.cl). */
+/* Return one letter per parameter of a kernel, as in struct cpu_builtin. All vector kernels
+ * have the same parameters (kernels/cl/launch.cl). */
 static const char *signature_of(const char *kernel)
 {
     static const struct {

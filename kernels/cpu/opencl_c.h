@@ -1,15 +1,15 @@
 /* The built-in functions of OpenCL C that Tally's kernels use, for kernels that are compiled
- * ahead for the processor. A kernel that uses another one is not linked: add it here. The types
- * and as_*() are the compiler's own (opencl-c-base.h).
+ * ahead for the processor. A kernel that uses another function does not link; add the function
+ * here. The types and as_*() are the compiler's (opencl-c-base.h).
  *
  * A kernel asks once which work-item runs on its thread (item.h). */
 #define OVERLOADED static inline __attribute__((overloadable, always_inline))
 
 #include "item.h"
 
-/* The driver calls a kernel as the function that it is. What clang knows to be a kernel has a
- * calling convention of its own, for which there is no code on arm64. Kernels for GPUs need it,
- * for their local memory: tests compile them for x86-64. */
+/* The driver calls a kernel as an ordinary function. Functions that clang knows as kernels
+ * have a separate calling convention, for which clang has no code on arm64. Kernels for GPUs
+ * must stay kernels because of their local memory: tests compile them for x86-64. */
 #if !defined(__x86_64__)
 #define __kernel
 #endif

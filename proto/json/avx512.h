@@ -1,8 +1,8 @@
-/* What the vector halves of number_text.cc share (C++): number_print_avx512.h and
- * number_read_avx512.h do eight numbers at a time. They need AVX-512 with IFMA, VBMI, VBMI2 and
- * VPOPCNTDQ, as Ice Lake and Zen 4 have it. Every function that uses it is marked with WITH_AVX512
- * and called only where available() says so: nothing else here may be compiled for such a
- * processor. */
+/* Common definitions of number_print_avx512.h and number_read_avx512.h, the vector code of
+ * number_text.cc (C++), which converts eight numbers at a time. The code needs AVX-512 with
+ * IFMA, VBMI, VBMI2 and VPOPCNTDQ (Ice Lake, Zen 4). Every function that uses these
+ * instructions is marked WITH_AVX512 and called only if available() returns true; all other
+ * code must run on any processor. */
 #ifndef TALLY_PROTO_AVX512_H
 #define TALLY_PROTO_AVX512_H
 
@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-/* GCC 12 takes its own undefined vectors for mistakes of ours. */
+/* GCC 12 warns about undefined vectors in its own headers. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -22,8 +22,8 @@
 #pragma GCC diagnostic pop
 #endif
 
-/* The stacks that AddressSanitizer makes are aligned for no vector of 64 bytes by GCC before 14
- * (its bug 110027). */
+/* GCC before 14 does not align the stacks of AddressSanitizer for vectors of 64 bytes (its bug
+ * 110027). */
 #if defined(__SANITIZE_ADDRESS__) && !defined(__clang__) && __GNUC__ < 14
 #define ON_REAL_STACK __attribute__((no_sanitize("address")))
 #else
@@ -37,7 +37,7 @@
 
 namespace avx512 {
 
-constexpr int LANES = 8; /* numbers of 64 bits in a vector */
+constexpr int LANES = 8; /* 64-bit numbers per vector */
 constexpr uint64_t EIGHT_DIGITS = 100000000;
 
 inline bool available()

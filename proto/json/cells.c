@@ -1,6 +1,7 @@
-/* Cells in the order of their addresses. Each stride is at least what the dimensions behind it reach,
- * so that order is the one of the indices, and the indices of a cell follow from divisions by the
- * strides, the longest first. Printing divides once and counts on from there. Nothing fails. */
+/* Cells in the order of their addresses. Each stride is at least the reach of the dimensions
+ * behind it, so cells with ascending addresses have ascending indices, and the indices of a
+ * cell are found by dividing by the strides, longest first. Printing divides only for the
+ * first cell and increments the indices afterwards. No function fails. */
 #include "proto/json/cells.h"
 
 #include "proto/macros.h"
@@ -9,13 +10,13 @@
 #include <string.h>
 
 enum {
-    SPARSE = 8,       /* cells for each sum, from which on the buffer is not held */
-    COPY_BYTES = 4096 /* of zeros, that are copied at once */
+    SPARSE = 8,       /* from this number of cells per sum on, the buffer is not held */
+    COPY_BYTES = 4096 /* maximum bytes of zeros copied at once */
 };
 
 _Static_assert(COPY_BYTES % JSON_CELLS_ZERO == 0, "whole zeros are copied");
 
-/* The longest stride first. */
+/* Insert a dimension so that dims[] stays in descending order of strides. */
 static void insert_dim(struct json_cells *cells, struct json_cells_dim dim)
 {
     int at = cells->rank++;
@@ -75,7 +76,7 @@ bool json_cells_are_sparse(const struct scan_desc *desc)
 
 uint64_t json_cells_sums_before(const struct json_cells *cells, uint64_t cell)
 {
-    uint64_t before = 0; /* in the order of the cells */
+    uint64_t before = 0; /* number of sums, counted in the order of the cells */
     uint64_t each = cells->sums;
     uint64_t rest = cell;
     for (int d = 0; d < cells->rank; d++) {
@@ -88,14 +89,14 @@ uint64_t json_cells_sums_before(const struct json_cells *cells, uint64_t cell)
     return before + (rest > 0);
 }
 
-/* A sum's place. */
+/* The position of a sum. */
 struct place {
     uint64_t cell;
-    uint64_t sum; /* its number in the packed sums */
+    uint64_t sum; /* its index in the contiguous sums */
     uint64_t index[LIMIT_RANK];
 };
 
-/* Go on to the next sum; false behind the last one. */
+/* Move to the next sum. Returns false behind the last sum. */
 static bool place_advance(const struct json_cells *cells, struct place *place)
 {
     for (int d = cells->rank - 1; d >= 0; d--) {
@@ -113,7 +114,7 @@ static bool place_advance(const struct json_cells *cells, struct place *place)
     return false;
 }
 
-/* Find the first sum at a cell or behind it; false: there is none. */
+/* Find the first sum whose cell is `cell` or a later one. Returns false if there is none. */
 static bool place_find(const struct json_cells *cells, uint64_t cell, struct place *place)
 {
     uint64_t rest = cell;
@@ -131,7 +132,7 @@ static bool place_find(const struct json_cells *cells, uint64_t cell, struct pla
 
 void json_cells_text_init(enum dtype dtype, const void *sums, struct json_cells_text *text)
 {
-    const uint64_t zero = 0; /* of every type */
+    const uint64_t zero = 0; /* 0 has the same bits in every type */
     char room[NUMBER_ROOM];
     text->sums = sums;
     text->sum_bytes = dtype_info(dtype)->bytes;
@@ -140,7 +141,8 @@ void json_cells_text_init(enum dtype dtype, const void *sums, struct json_cells_
     memcpy(text->zero, room, text->zero_bytes);
 }
 
-/* The first zero is copied behind itself, then both, up to a few KiB at once. */
+/* Print zeros: copy the first zero behind itself, then both behind both, and so on, up to a
+ * few KiB at once. */
 static char *put_zeros(const struct json_cells_text *text, uint64_t count, char *out)
 {
     const size_t bytes = (size_t)count * text->zero_bytes;
@@ -175,7 +177,7 @@ char *json_cells_print(const struct json_cells *cells, const struct json_cells_t
         const uint64_t run = smaller_of(left, end - at);
         out = text->print_run(text->sums + place.sum * text->sum_bytes, run, out);
         at += run;
-        if (run > 1) { /* to the last one of the run */
+        if (run > 1) { /* move to the last sum of the run */
             place.index[last] += run - 1;
             place.cell += run - 1;
             place.sum += run - 1;

@@ -1,6 +1,6 @@
-/* The cells of an output buffer as a text shows them: sums where the strides put them, zeros in the
- * gaps between and behind them. The text is printed from the sums alone: zeros have no memory but
- * their text, however many of them a client asks for. Thread: any. */
+/* Text of the cells of an output buffer: sums at the addresses that the strides determine,
+ * zeros in the gaps between and behind them. The text is printed from the contiguous sums
+ * alone: zeros need no memory but their text, however many a client requests. Thread: any. */
 #ifndef TALLY_PROTO_JSON_CELLS_H
 #define TALLY_PROTO_JSON_CELLS_H
 
@@ -12,49 +12,49 @@
 #include <stdint.h>
 
 struct json_cells {
-    uint64_t count; /* cells in all */
-    uint64_t sums;  /* cells that are no zeros of a gap; > 0 */
-    int rank;       /* of the dimensions that have more than one element */
+    uint64_t count; /* number of all cells */
+    uint64_t sums;  /* number of cells with a sum; > 0 */
+    int rank;       /* number of dimensions with more than one element */
     struct json_cells_dim {
         uint64_t size;   /* > 1 */
-        uint64_t stride; /* in cells; the next dimensions together reach no farther */
-        uint64_t packed; /* in sums */
+        uint64_t stride; /* in cells; at least the reach of all later dimensions */
+        uint64_t packed; /* stride in the contiguous sums */
     } dims[LIMIT_RANK];  /* the longest stride first */
 };
 
-/* Sums at desc->output_strides. False, and *cells is undefined: the strides interleave dimensions,
- * or there is no such buffer (scan_plan_make() says what is wrong). */
+/* Describe sums at desc->output_strides. Returns false, with *cells undefined, if the strides
+ * interleave dimensions or the buffer is not valid (scan_plan_make() reports the fault). */
 bool json_cells_strided(const struct scan_desc *desc, struct json_cells *cells);
 
-/* So many sums side by side, > 0, and zeros behind them. */
+/* Describe `sums` contiguous sums (> 0), followed by zeros up to `count` cells. */
 void json_cells_tailed(uint64_t sums, uint64_t count, struct json_cells *cells);
 
-/* Whether gaps outnumber the sums by so much that the buffer is not held: then the sums are computed
- * packed, and this module puts the zeros into the text. Where gaps are fewer, zeros are printed from
- * the buffer, many numbers at once. */
+/* Return whether the gaps outnumber the sums so far that the buffer is not held: the sums are
+ * then computed contiguously, and this module adds the zeros to the text. With fewer gaps the
+ * buffer with its zeros is printed, many numbers at once. */
 bool json_cells_are_sparse(const struct scan_desc *desc);
 
-/* The sums among the first so many cells. */
+/* Return the number of sums among the first `cell` cells. */
 uint64_t json_cells_sums_before(const struct json_cells *cells, uint64_t cell);
 
 enum {
     JSON_CELLS_ZERO = 4 /* "0.0," */
 };
 
-/* How cells become text. */
+/* The conversion of cells to text. */
 struct json_cells_text {
-    const char *sums; /* packed; borrowed */
-    size_t sum_bytes; /* of each */
+    const char *sums; /* contiguous; borrowed */
+    size_t sum_bytes; /* bytes per sum */
     number_writer print_run;
-    char zero[JSON_CELLS_ZERO]; /* the text of a zero, with a comma behind it */
+    char zero[JSON_CELLS_ZERO]; /* text of a zero, followed by a comma */
     size_t zero_bytes;
 };
 
-/* The part that depends on the type alone. */
+/* Set the fields that depend only on the type and the sums. */
 void json_cells_text_init(enum dtype dtype, const void *sums, struct json_cells_text *text);
 
-/* Print cells first..first+count-1, each with a comma behind it; returns the end. There is room as
- * print_run wants it. */
+/* Print the cells first..first+count-1, each followed by a comma, and return the end. `out`
+ * needs the room that print_run needs. */
 char *json_cells_print(const struct json_cells *cells, const struct json_cells_text *text,
                        uint64_t first, uint64_t count, char *out);
 

@@ -1,11 +1,12 @@
-/* Binary floating point to shortest decimal and back, for number_text.cc alone (C++).
+/* Conversion of binary floating point to the shortest decimal and back, for number_text.cc
+ * alone (C++).
  *
- * Reading: D. Lemire, "Number parsing at a gigabyte per second" (2021), with the proof of
- * N. Mushtak and D. Lemire, "Fast number parsing without fallback" (2022).
- * Printing: R. Giulietti, "The Schubfach way to render doubles" (2020).
+ * Reading: D. Lemire, "Number parsing at a gigabyte per second" (2021), with the proof of N.
+ * Mushtak and D. Lemire, "Fast number parsing without fallback" (2022). Printing: R.
+ * Giulietti, "The Schubfach way to render doubles" (2020).
  *
- * Both need 128-bit approximations of powers of ten. They are computed here while compiling,
- * with 320 bits, which leaves the upper 128 no doubt about their rounding. */
+ * Both need 128-bit approximations of powers of ten. The compiler computes them here with 320
+ * bits, which is enough to round the upper 128 bits correctly. */
 #ifndef TALLY_PROTO_DECIMAL_H
 #define TALLY_PROTO_DECIMAL_H
 
@@ -25,20 +26,20 @@ struct u128 {
 constexpr int POW_MIN = -342;
 constexpr int POW_MAX = 324;
 
-/* ceil(10^q * 2^s) with the s that sets its bit 127. */
+/* Row q: ceil(10^q * 2^s), where s is chosen such that bit 127 is the highest bit. */
 struct pow10_table {
     u128 row[POW_MAX - POW_MIN + 1];
 };
 
 constexpr int LIMBS = 5;
 
-/* A 320-bit number in [2^319, 2^320), least limb first; `inexact` bits were lost below it. */
+/* A 320-bit number in [2^319, 2^320), least limb first; `inexact`: lower bits were lost. */
 struct wide {
     uint64_t limb[LIMBS];
     bool inexact;
 };
 
-/* x * factor / divisor, shifted to where its highest bit belongs. */
+/* Return x * factor / divisor, normalized so that the highest bit is set. */
 constexpr wide scale(const wide &x, unsigned factor, unsigned divisor)
 {
     uint64_t limb[LIMBS + 1] = {};
@@ -97,44 +98,45 @@ inline u128 multiply(uint64_t a, uint64_t b)
     return u128{static_cast<uint64_t>(product >> 64), static_cast<uint64_t>(product)};
 }
 
-/* An unsigned integer of so many bytes. */
+/* The unsigned integer type with BYTES bytes. */
 template <int BYTES>
 using unsigned_of =
     std::conditional_t<BYTES == 1, uint8_t,
                        std::conditional_t<BYTES == 2, uint16_t,
                                           std::conditional_t<BYTES == 4, uint32_t, uint64_t>>>;
 
-/* What the algorithms must know of a binary format: all of it follows from its size and from how
- * many of its bits are the exponent, as a row of proto/dtype.h has them. */
+/* Properties of a binary format, derived from its size and the number of its exponent bits
+ * (proto/dtype.h). */
 template <int BYTES, int EXPONENT_BITS> struct binary {
     using bits = unsigned_of<BYTES>;
-    static constexpr int EXPLICIT = 8 * BYTES - 1 - EXPONENT_BITS; /* bits of a significand */
+    static constexpr int EXPLICIT = 8 * BYTES - 1 - EXPONENT_BITS; /* stored bits of a
+                                                                      significand */
     static constexpr int BIAS = (1 << (EXPONENT_BITS - 1)) - 1;
     static constexpr bits INFINITE =
         static_cast<bits>(((bits{1} << EXPONENT_BITS) - 1) << EXPLICIT);
     static constexpr bits SIGN = static_cast<bits>(bits{1} << (8 * BYTES - 1));
 
-    /* Whole tens in a power of two. */
+    /* floor(log10(2^power)) */
     static constexpr int tens(int power)
     {
         return power * 1233 >> 12;
     }
 
-    /* Digits of a normal number's shortest decimal, zeros at their end included. */
+    /* Digits of the shortest decimal of a normal number, trailing zeros included. */
     static constexpr int LEAST_DIGITS = tens(EXPLICIT) + 1;
     static constexpr int MOST_DIGITS = tens(EXPLICIT + 1) + 2;
 
-    /* Characters of the longest text: -1.2345678901234567e-308, -0.00012345 or
-     * -9007199254740992.0, which is a float32. */
+    /* Characters of the longest text: -1.2345678901234567e-308, -0.00012345, or, for a
+     * float32, -9007199254740992.0. */
     static constexpr int LEAST_POWER = tens(BIAS + EXPLICIT);
     static constexpr int TEXT_MAX =
         std::max({1 + MOST_DIGITS + 1 + 2 + 1 + (LEAST_POWER >= 10) + (LEAST_POWER >= 100),
                   1 + 5 + MOST_DIGITS, 1 + std::min(16, tens(BIAS) + 1) + 2});
 };
 
-/* Leading 128 bits of w * 10^q, exact enough for F. The papers round the powers from 10^56 on down.
- * Rounded up, as the table has them, they lead to the same numbers: the product of no w with one of
- * them is less than 2^64 above a multiple of 2^137. */
+/* Return the leading 128 bits of w * 10^q, exact enough for F. The papers round the powers
+ * below 10^56 down; this table rounds them up. The results are the same: no product of a w
+ * with one of these powers is less than 2^64 above a multiple of 2^137. */
 template <typename F> inline u128 scaled(uint64_t w, int q)
 {
     const u128 &power = POW10.row[q - POW_MIN];
@@ -148,8 +150,8 @@ template <typename F> inline u128 scaled(uint64_t w, int q)
     return product;
 }
 
-/* Whether w * 10^q is a whole number times a power of two of 64 bits: only then it may lie in the
- * middle of two numbers. 5^27 is the last power of five that 64 bits hold. */
+/* Return whether w * 10^q is an integer of 64 bits times a power of two: only such a value can
+ * lie midway between two numbers. 5^27 is the largest power of five below 2^64. */
 __attribute__((noinline, cold)) inline bool is_binary(uint64_t w, int q)
 {
     uint64_t fives = 1;
@@ -159,8 +161,8 @@ __attribute__((noinline, cold)) inline bool is_binary(uint64_t w, int q)
     return q >= -27 && q <= 27 && w % fives == 0;
 }
 
-/* The number of format F (without sign) nearest to w * 10^q, ties to even; infinity if too
- * large. */
+/* Return the number of format F (without sign) that is nearest to w * 10^q, ties to even;
+ * infinity if the value is too large. */
 template <typename F> inline typename F::bits nearest(uint64_t w, int64_t q)
 {
     if (w == 0 || q < POW_MIN) {
@@ -183,12 +185,13 @@ template <typename F> inline typename F::bits nearest(uint64_t w, int64_t q)
             return 0;
         }
     }
-    uint64_t mantissa = product.hi >> shift; /* and the bit behind it, by which it is rounded */
+    uint64_t mantissa = product.hi >> shift; /* one additional bit, for rounding */
     if (product.lo <= 1 && (mantissa & 3) == 1 && mantissa << shift == product.hi &&
         is_binary(w, power)) {
-        mantissa &= ~uint64_t{1}; /* a tie, and the even one is below */
+        mantissa &= ~uint64_t{1}; /* a tie whose even neighbour is the lower one */
     }
-    mantissa = (mantissa + (mantissa & 1)) >> 1; /* the carry into the exponent is right */
+    mantissa = (mantissa + (mantissa & 1)) >> 1; /* a carry increments the exponent, which is
+                                                    correct */
     uint64_t whole = (static_cast<uint64_t>(exponent - 1) << F::EXPLICIT) + mantissa;
     return whole >= F::INFINITE ? F::INFINITE : static_cast<typename F::bits>(whole);
 }
@@ -204,7 +207,7 @@ inline int floor_log2_pow10(int e)
     return (e * 1741647) >> 19;
 }
 
-/* floor(g * c / 2^128), its lowest bit set if that is not exact. */
+/* Return floor(g * c / 2^128), with the lowest bit set if the quotient is not exact. */
 inline uint64_t round_to_odd(const u128 &g, uint64_t c)
 {
     u128 low = multiply(g.lo, c);
@@ -214,9 +217,9 @@ inline uint64_t round_to_odd(const u128 &g, uint64_t c)
     return top | (middle > 1 ? 1 : 0);
 }
 
-/* Schubfach: the shortest decimal that rounds to c * 2^q, the nearest of those. For 10^k, which
- * is at most the distance of two such numbers, `power` is 10^-k, and c << h times it has 128 bits
- * behind the point. */
+/* Schubfach: the shortest decimal that rounds to c * 2^q, and of several the nearest. 10^k is
+ * at most the distance between neighbouring numbers; `power` is 10^-k, and power * (c << h)
+ * has 128 bits behind the binary point. */
 __attribute__((noinline, cold)) inline digits shortest_exactly(uint64_t c, int k, int h,
                                                                bool closer_below)
 {
@@ -244,7 +247,7 @@ __attribute__((noinline, cold)) inline digits shortest_exactly(uint64_t c, int k
     return digits{s + round_up, k};
 }
 
-/* `condition ? a : b` without a branch, for what nobody can predict. */
+/* `condition ? a : b` without a branch, for unpredictable conditions. */
 inline uint64_t choose(bool condition, uint64_t a, uint64_t b)
 {
     return b ^ ((a ^ b) & (0 - static_cast<uint64_t>(condition)));
@@ -256,17 +259,20 @@ inline bool close(uint64_t a, uint64_t b, uint64_t most)
     return a - b + most <= 2 * most;
 }
 
-/* Shortest decimal that rounds to the finite, positive number `value`, the nearest of those.
+/* Return the shortest decimal that rounds to the finite, positive number `value`, and of
+ * several the nearest.
  *
- * In units of 10^k the value is `whole` and `part` / 2^64, and numbers up to `half` units away
- * round to it, 1/2 <= half < 5. So there is at most one multiple of ten among them, which is the
- * shortest, and else the nearest whole number is. What is nearer to a bound than the products
- * are exact is left to shortest_exactly(); so is a power of two, whose lower half is shorter. */
+ * In units of 10^k the value is `whole` + `part` / 2^64. All numbers at a distance below
+ * `half` round to the value, where 1/2 <= half < 5. Therefore at most one multiple of ten is
+ * in this range. If there is one, it is the shortest decimal; otherwise the nearest integer
+ * is. shortest_exactly() decides where the value is so near to a bound that the products are
+ * not exact enough, and for powers of two, whose range is shorter below than above. */
 template <typename F> inline digits shortest(typename F::bits value)
 {
     constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
     constexpr bool wide_power = F::EXPLICIT > 31;
-    /* Of 2^-60: without the lower half of the power the product is c * 2^h / 2^64 too small. */
+    /* In units of 2^-60. Without the lower half of the power, the product is too small by up
+     * to c * 2^h / 2^64. */
     constexpr uint64_t doubt = wide_power ? 4 : uint64_t{1} << 26;
     uint64_t fraction = value & (hidden - 1);
     int biased = static_cast<int>(value >> F::EXPLICIT);
@@ -284,7 +290,8 @@ template <typename F> inline digits shortest(typename F::bits value)
         whole += part < product.lo ? 1 : 0;
     }
     uint64_t tens = whole / 10;
-    uint64_t above = (whole - 10 * tens) << 60 | part >> 4; /* the multiple of ten, by 2^-60 */
+    uint64_t above = (whole - 10 * tens) << 60 | part >> 4; /* distance to the multiple of
+                                                               ten below, in units of 2^-60 */
     uint64_t half = power.hi >> (5 - h);
     constexpr uint64_t ten = uint64_t{10} << 60;
     constexpr uint64_t middle = uint64_t{1} << 63;

@@ -1,11 +1,12 @@
-/* Cutting the bulk arrays out of a JSON text, and jansson on what is left.
+/* Parsing a JSON request: the long arrays are cut out of the text, and jansson parses the
+ * rest, the skeleton.
  *
  *     {"dtype":"float32", "data" : [[1,2],[3,4]], "axis":1}     text
  *     {"dtype":"float32", "data" : [10], "axis":1}              skeleton: [10 + k] is array k
  *
- * Every array that is the value of a key "data", however that key is escaped, is cut; so
- * wherever the tree has an array under "data" it is a stand-in, and no client can forge one. The same
- * is true of "offsets" in the outermost object. */
+ * Every array under a key "data" is cut, however the key is escaped. Therefore every array
+ * under "data" in the tree is a stand-in, and no client can forge one. The same holds for
+ * "offsets" in the outermost object. */
 #include "proto/json/doc.h"
 
 #include "proto/content_guess.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 enum {
-    FIRST_STAND_IN = 10, /* they all have two digits */
+    FIRST_STAND_IN = 10, /* all stand-ins have two digits */
     STAND_IN_BYTES = 4
 };
 
@@ -26,16 +27,16 @@ struct builder {
     const char *text;
     size_t bytes;
     const struct parallel *parallel; /* NULL: none */
-    size_t at;                       /* next byte of text */
-    size_t copied;                   /* text before this is in the skeleton */
+    size_t at;                       /* next byte of the text to read */
+    size_t copied;                   /* the text before this offset is in the skeleton */
     int depth;
-    int values;          /* in the skeleton: one for each comma and opening bracket */
-    struct json_doc doc; /* owned; its arena has the skeleton, too */
+    int values;          /* values in the skeleton: one for each comma and opening bracket */
+    struct json_doc doc; /* owned; its arena also contains the skeleton */
     char *skeleton;
     size_t skeleton_bytes;
     size_t skeleton_capacity;
-    size_t skeleton_at[LIMIT_TENSORS]; /* place of each array's stand-in */
-    size_t carry_at;                   /* place of the carry's stand-in in the skeleton */
+    size_t skeleton_at[LIMIT_TENSORS]; /* offset of each array's stand-in */
+    size_t carry_at;                   /* offset of the carry's stand-in in the skeleton */
 };
 
 static enum status append_skeleton(struct builder *builder, const char *text, size_t bytes,
@@ -50,7 +51,7 @@ static enum status append_skeleton(struct builder *builder, const char *text, si
     }
     size_t need = builder->skeleton_bytes + bytes;
     if (need > builder->skeleton_capacity) {
-        size_t capacity = need * 2; /* no overflow: the limit is far below */
+        size_t capacity = need * 2; /* cannot overflow: the limit is far smaller */
         char *grown = arena_take(&builder->doc.arena, capacity);
         if (grown == NULL) {
             return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the request's JSON");
@@ -66,14 +67,14 @@ static enum status append_skeleton(struct builder *builder, const char *text, si
     return STATUS_OK;
 }
 
-/* Where to stop looking: so much text outside of arrays is refused. */
+/* Return the end of the search: longer text outside of arrays is refused. */
 static size_t search_limit(const struct builder *builder)
 {
     size_t left = builder->bytes - builder->copied;
     return builder->copied + (left <= LIMIT_JSON_SKELETON ? left : LIMIT_JSON_SKELETON + 1);
 }
 
-/* Place of what is no space, or where to stop looking. */
+/* Return the offset of the next byte that is not a space, or the end of the search. */
 static size_t skip_space(const struct builder *builder, size_t at)
 {
     size_t limit = search_limit(builder);
@@ -83,8 +84,8 @@ static size_t skip_space(const struct builder *builder, size_t at)
     return at;
 }
 
-/* Place after the string whose opening quote is at `at`; where to stop looking if it has no end
- * before. */
+/* Return the offset behind the string whose opening quote is at `at`, or the end of the search
+ * if the string does not end before. */
 static size_t skip_string(const struct builder *builder, size_t at)
 {
     size_t limit = search_limit(builder);
@@ -122,7 +123,7 @@ int json_string_char(const char *text, size_t end, size_t *at)
     return code;
 }
 
-/* True if the string text[at..end), without quotes, spells the name. */
+/* Return whether the string text[at..end), without quotes, spells the name. */
 static bool string_spells(const char *text, size_t at, size_t end, const char *name)
 {
     size_t matched = 0;
@@ -160,8 +161,8 @@ static enum status cut_array(struct builder *builder, size_t at, struct error *e
     return append_skeleton(builder, stand_in, sizeof stand_in, err);
 }
 
-/* Take the string whose opening quote is at `at` as the carry, and put an empty one into the
- * skeleton. One that holds a quote is no base64, and is left to jansson. */
+/* Store the string whose opening quote is at `at` as the carry, and put an empty string into
+ * the skeleton. A string with an escaped quote is not base64 and stays in the skeleton. */
 static enum status cut_carry(struct builder *builder, size_t at, struct error *err)
 {
     const char *text = builder->text + at + 1;
@@ -178,7 +179,8 @@ static enum status cut_carry(struct builder *builder, size_t at, struct error *e
     return status;
 }
 
-/* Remember the number at `at`, which stays in the skeleton: jansson makes a double of it. */
+/* Record the text of the number at `at`, because jansson converts the number to a double. The
+ * number also stays in the skeleton. */
 static void note_initial(struct builder *builder, size_t at)
 {
     struct json_doc *doc = &builder->doc;
@@ -195,7 +197,8 @@ static void note_initial(struct builder *builder, size_t at)
     }
 }
 
-/* The string at builder->at, and the array or the carry that it may be the key of. */
+/* Read the string at builder->at. If it is the key of an array or of the carry, cut the
+ * value. */
 static enum status read_string(struct builder *builder, struct error *err)
 {
     const char *text = builder->text;
@@ -228,7 +231,7 @@ static enum status read_string(struct builder *builder, struct error *err)
     return data ? cut_array(builder, value, err) : cut_carry(builder, value, err);
 }
 
-/* Place in the text of a place in the skeleton. */
+/* Convert an offset in the skeleton to an offset in the text. */
 static size_t place_in_text(const struct builder *builder, size_t at)
 {
     size_t moved = builder->doc.carry.text != NULL && builder->carry_at < at
@@ -264,18 +267,18 @@ static enum status build_skeleton(struct builder *builder, struct error *err)
                 LIMIT_JSON_VALUES);
         }
         if (builder->at - builder->copied > LIMIT_JSON_SKELETON) {
-            break; /* append_skeleton() says so */
+            break; /* append_skeleton() reports the error */
         }
     }
     return append_skeleton(builder, builder->text + builder->copied,
                            builder->at - builder->copied, err);
 }
 
-/* jansson takes the nodes of a tree from the arena of the document that this thread reads just
- * now, so that they cost no call of malloc() each and go back together. It tells "no memory"
- * from "no JSON" in most places only, and loses the rest of a long string without a word: what
- * counts is whether an allocation failed while it parsed. */
-static _Thread_local struct arena *tree_arena; /* NULL: no document is being read */
+/* While jansson parses, it allocates the nodes of the tree from the arena of the document that
+ * this thread reads: no node costs a call of malloc(), and all are freed together. jansson
+ * does not always distinguish "no memory" from "no JSON", and may silently cut a long string.
+ * Therefore this module records whether any allocation failed. */
+static _Thread_local struct arena *tree_arena; /* NULL: this thread reads no document */
 static _Thread_local bool allocation_failed;
 
 static void *tree_malloc(size_t bytes)
@@ -315,17 +318,17 @@ char *json_doc_dump(const json_t *value)
     return text;
 }
 
-/* Make the skeleton one that jansson takes. It refuses integers that do not fit into 64 bits,
- * so one that may be such gets an exponent. Its value stays, but it becomes a real number, and
- * the field that it is for can say what it expects. False: no memory. */
+/* Add an exponent to integers that may exceed 64 bits, because jansson refuses such integers.
+ * The value stays the same but becomes a real number, so that the field that contains it can
+ * report what it expects. Returns false if there is no memory. */
 static bool widen_integers(struct builder *builder)
 {
     enum {
-        LEAST = 19 /* digits of 2^63 */
+        LEAST = 19 /* decimal digits of 2^63 */
     };
     char *text = tree_malloc(2 * builder->skeleton_bytes);
     size_t used = 0;
-    size_t digits = 0; /* of the number that ends here; SIZE_MAX: it is no integer */
+    size_t digits = 0; /* digits of the current number so far; SIZE_MAX: it is not an integer */
     bool quoted = false;
     for (size_t at = 0; text != NULL && at < builder->skeleton_bytes; at++) {
         const char c = builder->skeleton[at];
@@ -362,11 +365,11 @@ static json_t *load_skeleton(const struct builder *builder, json_error_t *troubl
 
 static enum status parse_skeleton(struct builder *builder, struct error *err)
 {
-    json_error_t trouble = {.line = 0}; /* without memory jansson may fail and set no code */
+    json_error_t trouble = {.line = 0}; /* jansson may fail without memory and set no code */
     json_error_t again;
-    assert(builder->skeleton != NULL); /* it begins with '{', and so does the tree */
+    assert(builder->skeleton != NULL); /* the skeleton begins with '{', and so does the tree */
     if (memchr(builder->skeleton, '\0', builder->skeleton_bytes) != NULL) {
-        /* jansson skips some */
+        /* jansson ignores some NUL bytes */
         return error_set(err, STATUS_INVALID_JSON,
                          "the body is not valid JSON: it holds a NUL byte");
     }
@@ -386,14 +389,14 @@ static enum status parse_skeleton(struct builder *builder, struct error *err)
             trouble.position > 0 ? place_in_text(builder, (size_t)trouble.position) : 0;
         if (json_error_code(&trouble) == json_error_null_character) {
             return error_set(err, STATUS_INVALID_JSON,
-                             "a string in the body holds \\u0000, which none here may: leave "
-                             "it out (byte %zu)",
+                             "a string in the body contains \\u0000, which is not allowed: "
+                             "leave it out (byte %zu)",
                              place);
         }
         if (json_error_code(&trouble) == json_error_numeric_overflow) {
             return error_set(err, STATUS_INVALID_JSON,
-                             "the body holds a number that does not fit into 64 bits where one "
-                             "must: %s (byte %zu)",
+                             "the body holds a number that does not fit into 64 bits: %s "
+                             "(byte %zu)",
                              trouble.text, place);
         }
         return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
@@ -404,8 +407,8 @@ static enum status parse_skeleton(struct builder *builder, struct error *err)
     return STATUS_OK;
 }
 
-/* A body that does not begin like an object. Not read any further: a long one would otherwise
- * be searched for "data" to its end, and called too long outside of that. */
+/* Refuse a body that does not begin like an object. The rest is not read: a long body would
+ * otherwise be searched for "data" to its end, and then be refused as too long. */
 static enum status refuse_no_object(const struct builder *builder, size_t first,
                                     struct error *err)
 {
@@ -444,7 +447,8 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
         return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
     }
     size_t second = skip_space(&builder, first + 1);
-    const bool all_space = text_is_space(text[first]); /* build_skeleton() says: too long */
+    const bool all_space = text_is_space(text[first]); /* build_skeleton() refuses it as too
+                                                          long */
     const bool wide =
         second < bytes && text[second] == '\0' && content_is_wide(content_guess(text, bytes));
     if ((text[first] != '{' && !all_space) || (second < bytes && text[second] == '\'') ||
@@ -473,7 +477,7 @@ enum status json_doc_initial(const struct json_doc *doc, const struct json_place
     if (doc->initials_differ) {
         return json_field_refuse(
             place, "initial", -1, STATUS_INVALID_FIELD, err,
-            "initial is there twice, with different values: leave one out");
+            "initial is given twice, with different values: leave one out");
     }
     if (!json_is_string(value) && (!json_is_number(value) || doc->initial.text == NULL)) {
         return json_field_error(place, "initial", "a number, \"NaN\" or \"Infinity\"", err);
@@ -486,7 +490,7 @@ enum status json_doc_initial(const struct json_doc *doc, const struct json_place
 
 void json_doc_deinit(struct json_doc *doc)
 {
-    arena_release(&doc->arena); /* the tree too */
+    arena_release(&doc->arena); /* includes the tree */
     *doc = (struct json_doc){.root = NULL};
 }
 

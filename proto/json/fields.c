@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Append what fits; returns the end. */
+/* Append as much of the text as fits, and return the end. */
 static size_t append_path(char path[JSON_PATH_MAX], size_t used, const char *text)
 {
     size_t bytes = strnlen(text, JSON_PATH_MAX - 1 - used);
@@ -18,8 +18,8 @@ static size_t append_path(char path[JSON_PATH_MAX], size_t used, const char *tex
     return used + bytes;
 }
 
-/* Written without printf: every request with nested objects makes some paths, and most are
- * never shown. Longer ones are cut, and still say where to look. */
+/* printf would be slow: every request with nested objects makes paths, and most are never
+ * shown. A long path is cut, but still names the place. */
 void json_path_of(const struct json_place *place, const char *name, int index,
                   char path[JSON_PATH_MAX])
 {
@@ -36,7 +36,8 @@ void json_path_of(const struct json_place *place, const char *name, int index,
     }
 }
 
-/* What a value is, for people: `the string "abc"`, `3.5`, `an array`; perhaps in `room`. */
+/* Describe a value for a message: `the string "abc"`, `3.5`, `an array`. The result may be in
+ * `room`. */
 static const char *describe_value(const json_t *value, char room[NUMBER_ROOM])
 {
     const int64_t whole = json_integer_value(value);
@@ -65,7 +66,7 @@ static const char *describe_value(const json_t *value, char room[NUMBER_ROOM])
     return "null";
 }
 
-/* The field is there, and if `index` is not negative, so is that element of it. */
+/* Report a value that exists, or its element `index` if index >= 0. */
 static enum status value_error(const struct json_place *place, const char *name, int index,
                                enum status status, const char *expected, struct error *err)
 {
@@ -119,7 +120,7 @@ enum status json_fields_given(const struct json_place *place, const char *const 
                               size_t count, uint64_t *given, struct error *err)
 {
     uint64_t found = 0;
-    json_t *object = (json_t *)(uintptr_t)place->object; /* which is not changed */
+    json_t *object = (json_t *)(uintptr_t)place->object; /* the object is not modified */
     for (void *at = json_object_iter(object); at != NULL;
          at = json_object_iter_next(object, at)) {
         const char *key = json_object_iter_key(at);
@@ -158,8 +159,8 @@ enum status json_require(const struct json_place *place, const char *name, struc
     return json_field(place, name) != NULL ? STATUS_OK : json_field_missing(place, name, err);
 }
 
-/* JSON Schema: an integer is "any number with a zero fractional part", so 3.0 and 1e3 are some.
- * From 2^53 on a double no longer says which integer was written. */
+/* JSON Schema defines an integer as "any number with a zero fractional part", so 3.0 and 1e3
+ * are integers. A double of 2^53 or more does not show which integer was written. */
 bool json_integer_of(const json_t *value, int64_t *out)
 {
     static const double exact = 0x1p53;
@@ -176,10 +177,10 @@ bool json_integer_of(const json_t *value, int64_t *out)
     return true;
 }
 
-/* What to expect where an integer belongs. */
+/* Return the expectation for a message about a value that is not an integer. */
 static const char *integer_expected(const json_t *value)
 {
-    double real = json_real_value(value); /* 0: it is none */
+    double real = json_real_value(value); /* 0 if the value is not a real number */
     return fabs(real) >= 0x1p63  ? "an integer of 64 bits"
            : fabs(real) < 0x1p53 ? "an integer"
                                  : "an integer, without a point or an exponent from 2^53 on";
@@ -210,7 +211,7 @@ enum status json_field_size(const struct json_place *place, const char *name, ui
     return STATUS_OK;
 }
 
-/* 0, 1, "true", "false", "0", "1". */
+/* Accept 0, 1, "true", "false", "0", "1". */
 static bool lenient_bool(const json_t *value, bool *out)
 {
     const char *text = json_string_value(value);

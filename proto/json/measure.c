@@ -1,6 +1,6 @@
-/* The first pass over a JSON array: where it ends, its shape, what its numbers look like. Bytes
- * are classified 64 at a time into bit masks; only brackets and quotes are looked at one by
- * one, commas between them are counted. */
+/* The first pass over a JSON array: its end, its shape, and whether all numbers are integers.
+ * Bytes are classified 64 at a time into bit masks. Only brackets and quotes are examined one
+ * by one; commas between them are counted. */
 #include "proto/json/tensor.h"
 
 #include "proto/text.h"
@@ -15,11 +15,11 @@ enum {
     BLOCK = 64
 };
 
-/* Bit i says something about byte i of a block. */
+/* Bit i of each mask describes byte i of a block. */
 struct masks {
     uint64_t comma;
-    uint64_t mark;     /* [ ] or " (and some letters: look) */
-    uint64_t fraction; /* a point or a letter: part of no integer (and ':' to '@') */
+    uint64_t mark;     /* [ ] or ", and some letters, which walk_block() ignores */
+    uint64_t fraction; /* a point, a letter or ':' to '@': no integer contains one */
 };
 
 struct walk {
@@ -27,12 +27,13 @@ struct walk {
     size_t bytes;
     const struct parallel *parallel; /* NULL: none */
     struct json_array *array;
-    bool in_string; /* the next byte stands in a string */
+    bool in_string; /* the next byte is inside a string */
     bool given_up;
-    size_t opened;                     /* place of the latest '[' */
-    int depth;                         /* open arrays */
-    uint64_t commas[LIMIT_RANK + 1];   /* [d]: in the open array at depth d (from 1), so far */
-    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays in it, so far */
+    size_t opened;                     /* offset of the latest '[' */
+    int depth;                         /* number of open arrays */
+    uint64_t commas[LIMIT_RANK + 1];   /* [d]: commas so far in the open array at depth d
+                                          (from 1) */
+    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays so far in it */
 };
 
 #ifdef __SSE2__
@@ -77,8 +78,8 @@ static uint64_t bits_below(int bit)
     return ((uint64_t)1 << bit) - 1;
 }
 
-/* The array is ragged: at the open array at depth `depth`, or at its element `index` if that is >= 0.
- * The first such place counts: false if there was one. */
+/* Mark the array as ragged: at the open array at depth `depth`, or at its element `index` if
+ * index >= 0. Only the first such place is recorded; returns false if there was one before. */
 static bool found_ragged(const struct walk *walk, int depth, int64_t index)
 {
     struct json_array *array = walk->array;
@@ -107,7 +108,7 @@ static enum status open_array(struct walk *walk, size_t at, struct error *err)
     int depth = walk->depth;
     if (depth > 0) {
         uint64_t children = walk->children[depth]++;
-        if (walk->commas[depth] > children) { /* a number stands among arrays */
+        if (walk->commas[depth] > children) { /* the array contains a number and an array */
             uint64_t odd = children > 0 ? children : walk->commas[depth];
             (void)found_ragged(walk, depth, (int64_t)odd);
         }
@@ -119,7 +120,7 @@ static enum status open_array(struct walk *walk, size_t at, struct error *err)
     return STATUS_OK;
 }
 
-/* Elements of the array that closes at `at`. */
+/* Return the number of elements of the array that closes at `at`. */
 static uint64_t count_elements(struct walk *walk, size_t at)
 {
     int depth = walk->depth;
@@ -162,8 +163,8 @@ static void close_array(struct walk *walk, size_t at)
     walk->depth--;
 }
 
-/* Go on in a string of which `at` is no escaped character: to the place after its end, or as
- * far as a step goes, or to `bytes` if it has no end. */
+/* Continue inside a string, from a byte `at` that is not escaped. Returns the offset behind
+ * the string, or the offset after one step's bytes, or `bytes` if the string has no end. */
 static size_t skip_string(struct walk *walk, size_t at)
 {
     size_t stop = at + smaller_of(walk->bytes - at, PARALLEL_STEP_BYTES);
@@ -176,7 +177,7 @@ static size_t skip_string(struct walk *walk, size_t at)
     return p < walk->bytes ? p : walk->bytes;
 }
 
-/* Look at the marks of the block at *at, and move *at to what is to be looked at next: the next
+/* Process the marks of the block at *at. *at then is the next offset to process: the next
  * block, or the byte after a string or after the whole array (depth 0). */
 static enum status walk_block(struct walk *walk, size_t *at, const struct masks *masks,
                               struct error *err)
@@ -217,8 +218,8 @@ static enum status walk_block(struct walk *walk, size_t *at, const struct masks 
     return STATUS_OK;
 }
 
-/* Go on from `at` by whole blocks before `stop` in which there are numbers only. The inner loops
- * are such that compilers make vectors of them. */
+/* Skip whole blocks from `at` up to `stop` that contain only numbers. Compilers vectorize the
+ * inner loops. */
 static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
 {
     uint64_t commas = 0;
@@ -230,7 +231,7 @@ static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
         for (int i = 0; i < BLOCK; i++) {
             const char c = bytes[i];
             found = (unsigned char)(found + (c == ','));
-            /* '[' and ']', and two letters that no number has */
+            /* '[' and ']', and two letters that no number contains */
             marks |= ((c | 6) == ('[' | ']')) | (c == '"');
         }
         if (marks != 0) {
@@ -246,8 +247,8 @@ static size_t pass_numbers(struct walk *walk, size_t at, size_t stop)
     return at;
 }
 
-/* Look at what stands at *at: blocks up to `stop` and the one after them, or a part of a long
- * string. */
+/* Process the text at *at: blocks up to `stop` and the block behind them, or one step of a
+ * long string. */
 static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct error *err)
 {
     if (walk->in_string) {
@@ -261,7 +262,7 @@ static enum status walk_on(struct walk *walk, size_t *at, size_t stop, struct er
     char padded[BLOCK];
     const char *block = walk->text + *at;
     if (walk->bytes - *at < BLOCK) {
-        memset(padded, 0, sizeof padded); /* bytes past the end are none that count */
+        memset(padded, 0, sizeof padded); /* zero bytes behind the end have no meaning */
         memcpy(padded, block, walk->bytes - *at);
         block = padded;
     }
@@ -346,7 +347,8 @@ enum dtype json_tensor_infer(const struct json_array *array)
 {
     enum {
         LOOKED_AT =
-            1024 /* bytes before the first element; who sends more blanks names the type */
+            1024 /* bytes searched for the first element; after more blanks a client must
+                    name the type */
     };
     const char *text = array->cut.text;
     size_t at = 0;
@@ -360,7 +362,7 @@ enum dtype json_tensor_infer(const struct json_array *array)
     return array->integers && array->elements > 0 ? DTYPE_I64 : DTYPE_F64;
 }
 
-/* Commas in text[0..bytes). */
+/* Return the number of commas in text[0..bytes). */
 static uint64_t count_commas(const char *text, size_t bytes)
 {
     uint64_t commas = 0;
@@ -386,13 +388,14 @@ int json_tensor_cut(struct json_rest *rest, size_t bytes, struct json_part *part
         size_t from = rest->at;
         size_t left = rest->cut.bytes - from;
         struct json_part *part = &parts[count];
-        if (left < 2 * bytes) { /* what commas count is seen when it is read */
+        if (left < 2 * bytes) { /* the commas of the last part are counted when the part is
+                                   read */
             *part = (struct json_part){text + from, left, rest->first,
                                        rest->elements - rest->first};
             rest->at += left;
             return count + 1;
         }
-        /* No piece is much longer than the others: what has few commas is not cut. */
+        /* Parts must not be much longer than `bytes`, so text with few commas is not cut. */
         const char *comma = memchr(text + from + bytes, ',', bytes);
         if (comma == NULL) {
             return JSON_UNCUT;

@@ -1,13 +1,16 @@
-/* Printing float64 and float32 eight at a time, for number_text.cc alone (C++). The decimals are
- * those of decimal::shortest(), the texts those of print_digits(), which other processors have.
+/* Printing float64 and float32 eight at a time, for number_text.cc alone (C++). The decimals
+ * equal those of decimal::shortest(), the texts those of print_digits(), which other
+ * processors use.
  *
- * A lane of a vector has a number. Three steps, each for several vectors before the next, so that
- * the processor works at several at once: decide() finds the decimals, spell() the digits and the
- * form of the text, put_text() puts them together by one permutation of bytes.
+ * Each lane of a vector has one number. Printing has three steps, each done for several
+ * vectors before the next, so that the processor overlaps their instructions: decide()
+ * computes the decimals, spell() the digits and the form of the text, put_text() writes the
+ * text by one permutation of bytes.
  *
- * A product of 104 bits by IFMA decides what decimal::shortest() decides with 192. Where it may be
- * wrong, which random numbers never are, that one is asked; so it is for powers of two and what is
- * subnormal. Zero and what is not finite are left to print_special(). */
+ * decide() uses a product of 104 bits by IFMA, where decimal::shortest() uses 192. Where the
+ * shorter product may be wrong, which random numbers never reach, and for powers of two and
+ * subnormal numbers, it calls decimal::shortest(). print_special() prints zero, infinities and
+ * NaN. */
 #ifndef TALLY_PROTO_NUMBER_PRINT_AVX512_H
 #define TALLY_PROTO_NUMBER_PRINT_AVX512_H
 
@@ -22,12 +25,13 @@
 
 namespace avx512 {
 
-/* Eight numbers, (upper * 10^8 + lower) * 10^power: F::MOST_DIGITS digits, some zeros in front. */
+/* Eight numbers (upper * 10^8 + lower) * 10^power with F::MOST_DIGITS digits, leading zeros
+ * included. */
 struct decimals {
     __m512i upper;
     __m512i lower;
     __m512i power;
-    __mmask8 special; /* has none, and garbage here: print_special()'s */
+    __mmask8 special; /* lanes with garbage here, which print_special() prints */
 };
 
 template <typename F> WITH_AVX512 inline __m512i load(const char *values)
@@ -43,8 +47,8 @@ struct powers {
     __m512i lo;
 };
 
-/* Neighbours mostly have much the same exponent: to permute the rows around the first one's takes
- * less time than to gather them. */
+/* Neighbouring numbers usually have similar exponents: a permutation of the rows around that
+ * of the first number is faster than a gather. */
 WITH_AVX512 inline powers powers_of(__m512i exponent)
 {
     constexpr int around = 3;
@@ -63,19 +67,20 @@ WITH_AVX512 inline powers powers_of(__m512i exponent)
             _mm512_permutex2var_epi64(rows, _mm512_or_si512(twice, all(1)), more_rows)};
 }
 
-/* whole and part / 2^64 */
+/* The number whole + part / 2^64. */
 struct mixed {
     __m512i whole;
     __m512i part;
 };
 
-/* c << h times a power, less than 2^-46 off. */
+/* Return c << h times a power, with an error below 2^-46. */
 template <typename F>
 WITH_AVX512 inline mixed multiply(__m512i fraction, powers power, __m512i h)
 {
-    constexpr bool is_double = F::EXPLICIT == 52; /* then c has a bit too many, added here */
+    constexpr bool is_double = F::EXPLICIT == 52; /* then c would exceed IFMA's 52 bits: its
+                                                     leading bit is added here */
     constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
-    /* IFMA looks at the lower 52 bits of a factor. */
+    /* IFMA uses the lower 52 bits of a factor. */
     const __m512i high = _mm512_srli_epi64(power.hi, 12);
     const __m512i low = _mm512_shldi_epi64(power.hi, power.lo, 40);
     const __m512i zero = _mm512_setzero_si512();
@@ -89,7 +94,7 @@ WITH_AVX512 inline mixed multiply(__m512i fraction, powers power, __m512i h)
     return {_mm512_shldv_epi64(whole, part, h), _mm512_sllv_epi64(part, h)};
 }
 
-/* number / 10^8, of numbers below 2^57 */
+/* Return number / 10^8, for numbers below 2^57. */
 template <typename F> WITH_AVX512 inline __m512i upper_digits(__m512i number)
 {
     if (F::MOST_DIGITS == 9) {
@@ -101,12 +106,12 @@ template <typename F> WITH_AVX512 inline __m512i upper_digits(__m512i number)
     return _mm512_srli_epi64(product, 18);
 }
 
-/* As decimal::shortest(), whose names these are, with more of doubt: 2^-44. Sets the bits of lanes
- * that it is to be asked for. */
+/* decimal::shortest(), with the same names, but with an uncertainty of 2^-44. Sets in
+ * *doubtful the lanes for which decimal::shortest() must be called. */
 template <typename F>
 WITH_AVX512 inline decimals shortest(__m512i magnitude, __mmask8 *doubtful)
 {
-    constexpr uint64_t doubt = 1 << 16; /* of 2^-60 */
+    constexpr uint64_t doubt = 1 << 16; /* in units of 2^-60 */
     constexpr uint64_t ten = uint64_t{10} << 60;
     constexpr uint64_t middle = uint64_t{1} << 63;
     const __m512i biased = _mm512_srli_epi64(magnitude, F::EXPLICIT);
@@ -130,7 +135,7 @@ WITH_AVX512 inline decimals shortest(__m512i magnitude, __mmask8 *doubtful)
     const __m512i half = _mm512_srlv_epi64(power.hi, _mm512_sub_epi64(all(5), h));
     const __m512i sum = _mm512_add_epi64(above, half);
 
-    /* how far from the bounds and the middle, `doubt` more */
+    /* distances to the bounds and to the middle, plus `doubt` */
     const __m512i to_half = _mm512_sub_epi64(_mm512_add_epi64(above, all(doubt)), half);
     const __m512i to_ten = _mm512_sub_epi64(sum, all(ten - doubt));
     const __m512i to_middle =
@@ -152,7 +157,7 @@ WITH_AVX512 inline decimals shortest(__m512i magnitude, __mmask8 *doubtful)
             _mm512_maskz_mov_epi64(static_cast<__mmask8>(~carries), last), k, 0};
 }
 
-/* The decimals of what shortest() doubts. */
+/* Compute the decimals of the doubtful lanes exactly. */
 template <typename F>
 __attribute__((noinline, cold)) WITH_AVX512 void ask_exactly(__m512i magnitude, unsigned lanes,
                                                              decimals *out)
@@ -183,7 +188,7 @@ __attribute__((noinline, cold)) WITH_AVX512 void ask_exactly(__m512i magnitude, 
     out->power = _mm512_load_si512(power);
 }
 
-/* The decimals of the eight numbers at values. */
+/* Compute the decimals of the eight numbers at `values`. */
 template <typename F> WITH_AVX512 inline void decide(const char *values, decimals *out)
 {
     const __m512i magnitude = _mm512_and_si512(load<F>(values), all(F::SIGN - 1));
@@ -194,12 +199,15 @@ template <typename F> WITH_AVX512 inline void decide(const char *values, decimal
     }
 }
 
-/* The eight digits of numbers below 10^8, one a byte, the last in the lowest. */
+/* Return the eight digits of numbers below 10^8, one per byte, the last digit in the lowest
+ * byte. */
 WITH_AVX512 inline __m512i digits_of(__m512i number)
 {
     __m512i factor = _mm512_set1_epi16((1 << 8) - 10);
-    asm("" : "+v"(factor)); /* else GCC makes five shifts and additions of it */
-    __m512i high =          /* number / 10000 */
+    asm(""
+        : "+v"(factor)); /* otherwise GCC replaces the product by five shifts and
+                               additions */
+    __m512i high =       /* number / 10000 */
         _mm512_srli_epi64(_mm512_mul_epu32(number, all(3518437209)), 45);
     const __m512i fours =
         _mm512_add_epi64(number, _mm512_mul_epu32(high, all((uint64_t{1} << 32) - 10000)));
@@ -210,18 +218,18 @@ WITH_AVX512 inline __m512i digits_of(__m512i number)
     return _mm512_add_epi16(pairs, _mm512_mullo_epi16(high, factor));
 }
 
-/* Zeros behind the last other digit of digits_of(). */
+/* Return the number of trailing zeros in the result of digits_of(). */
 WITH_AVX512 inline __m512i zeros_behind(__m512i digits)
 {
     const __m512i below = _mm512_andnot_si512(digits, _mm512_sub_epi64(digits, all(1)));
     return _mm512_srli_epi64(_mm512_popcnt_epi64(below), 3);
 }
 
-/* A text is a permutation of 32 bytes: the first digit and what else a text may have, then twice
- * eight digits, each the last first. */
+/* A text is a permutation of 32 bytes: the first digit and the other characters, then two
+ * groups of eight digits, each with the last digit first. */
 constexpr int TEXT = 32;
 constexpr int DIGITS = 17;
-constexpr uint64_t OTHERS = 0x302E2D30; /* the first digit is added to the lowest */
+constexpr uint64_t OTHERS = 0x302E2D30; /* the first digit is added to the lowest byte */
 constexpr int MINUS = 1;
 constexpr int POINT = 2;
 constexpr int ZERO = 3;
@@ -231,11 +239,12 @@ constexpr int place_of(int digit)
     return digit == 0 ? 0 : digit <= 8 ? 16 - digit : digit < DIGITS ? 32 - digit : ZERO;
 }
 
-constexpr int POINT_MIN = -3; /* 0.000ddd */
+constexpr int POINT_MIN = -3; /* the smallest exponent in fixed notation: 0.000ddd */
 constexpr int POINT_MAX = 16;
-constexpr int SKIPS = 4; /* zeros in front of 17 digits, at most two, to a power of two */
+constexpr int SKIPS = 4; /* a power of two above the leading zeros in 17 digits, which are at
+                            most two */
 
-/* The permutation for 0.DIGITS * 10^point, with a sign or not, that leaves out so many of the first
+/* The permutation for 0.DIGITS * 10^point, with or without a sign, that omits the first `skip`
  * digits. */
 struct permutations {
     unsigned char from[POINT_MAX - POINT_MIN + 1][SKIPS][2][TEXT];
@@ -249,7 +258,7 @@ constexpr permutations make_permutations()
             const int skip = form / 2;
             const int negative = form % 2;
             unsigned char *to = table.from[point - POINT_MIN][skip][negative];
-            int digit = std::min(point, 0) - (point <= 0); /* below 0: a zero in front */
+            int digit = std::min(point, 0) - (point <= 0); /* below 0: a leading zero */
             for (int i = 0; i < TEXT; i++) {
                 const bool is_sign = i < negative;
                 const bool is_point = i == negative + std::max(point, 1);
@@ -267,15 +276,17 @@ constexpr permutations make_permutations()
 
 alignas(64) inline constexpr permutations PERMUTATIONS = make_permutations();
 
-/* Eight texts before they are put together. */
+/* Eight texts before the permutation. */
 struct texts {
-    alignas(64) char bytes[LANES][TEXT]; /* of the even lanes, then of the odd ones */
-    alignas(64) uint64_t form[LANES];    /* length, and in the upper half which permutation */
+    alignas(64) char bytes[LANES][TEXT]; /* texts of the even lanes, then those of the odd
+                                            lanes */
+    alignas(64) uint64_t form[LANES];    /* length; in the upper half the offset of the
+                                            permutation */
     alignas(64) int64_t point[LANES];
-    __mmask8 scientific; /* is 0.DIGITS * 10^1, and an exponent has to follow */
+    __mmask8 scientific; /* lanes whose text is 0.DIGITS * 10^1 and needs an exponent */
 };
 
-/* Of the numbers at values, which have these decimals. */
+/* Compute the texts of the numbers at `values` from their decimals. */
 template <typename F>
 WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts *out)
 {
@@ -309,7 +320,7 @@ WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts
     point = _mm512_mask_mov_epi64(point, out->scientific, all(1));
     row = _mm512_mask_mov_epi64(row, out->scientific, all(1 - POINT_MIN));
 
-    /* at least one digit behind the point, and as many zeros before the digits as belong there */
+    /* at least one digit behind the point, and the zeros before the first digit */
     const __m512i negative =
         _mm512_srli_epi64(load<F>(values), 8 * sizeof(typename F::bits) - 1);
     __m512i length =
@@ -337,7 +348,8 @@ WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts
     _mm512_store_si512(out->bytes[6], _mm512_permutex2var_epi64(odd, odd4, last));
 }
 
-/* The text of a lane, without its exponent, to out, of which it scribbles on TEXT bytes. */
+/* Write the text of a lane, without its exponent, to `out` and return its end. TEXT bytes at
+ * `out` are overwritten. */
 WITH_AVX512 inline char *put_text(const texts &t, unsigned lane, char *out)
 {
     const char *bytes = t.bytes[lane % 2 * (LANES / 2) + lane / 2];

@@ -1,12 +1,14 @@
-/* Reading runs of float64 and float32 eight at a time, for number_text.cc alone (C++). The values
- * are those of decimal::nearest(). The texts are the usual ones: "[-]digits.digits", no exponent,
- * digits that 64 bits hold, a comma and at most one space between two. Before anything else
- * read_usual() stops, and the readers of one number go on: so errors are theirs.
+/* Reading runs of float64 and float32 eight at a time, for number_text.cc alone (C++). The
+ * values equal those of decimal::nearest(). This code reads only usual texts:
+ * "[-]digits.digits", no exponent, digits that fit in 64 bits, a comma and at most one space
+ * between numbers. read_usual() stops before any other text, and the readers of single numbers
+ * continue there and report errors.
  *
- * index_text() looks at 64 bytes at once, tells by table look-ups whether each may stand behind
- * those before it, and notes where points and commas are. wholes_of() makes whole numbers of the
- * digits, eight numbers at a time. nearest() scales them, with a product of 104 bits by IFMA; where
- * that is too close to the middle of two numbers, decimal::nearest() is asked. */
+ * index_text() examines 64 bytes at once: by table look-ups it checks each byte against the
+ * bytes before it, and it records the positions of points and commas. wholes_of() converts the
+ * digits to integers, eight numbers at a time. nearest() scales them with a product of 104
+ * bits by IFMA; if the result is too close to the middle between two numbers, it calls
+ * decimal::nearest(). */
 #ifndef TALLY_PROTO_NUMBER_READ_AVX512_H
 #define TALLY_PROTO_NUMBER_READ_AVX512_H
 
@@ -23,32 +25,33 @@
 namespace avx512 {
 
 constexpr int BLOCK = 64;
-constexpr int INDEXED = 32 * BLOCK;    /* bytes of text, at most */
-constexpr int INDEX_MAX = INDEXED / 4; /* numbers: "1.5," */
+constexpr int INDEXED = 32 * BLOCK;    /* maximum bytes of text */
+constexpr int INDEX_MAX = INDEXED / 4; /* maximum count of numbers: the shortest is "1.5," */
 
-/* Where points and commas are, counted from the comma before the first number. */
+/* Positions of points and commas, counted from the comma before the first number. */
 struct index {
-    /* nothing and that comma, then a point and a comma for each number; as many as a block may have
-     * are written at once */
+    /* An unused entry and that comma, then a point and a comma for each number; room for the
+     * marks of one block more, because a block's marks are written at once. */
     alignas(64) uint16_t marks[2 * INDEX_MAX + 2 + BLOCK / 2];
-    char negative[INDEX_MAX + BLOCK]; /* -1: it is */
+    char negative[INDEX_MAX + BLOCK]; /* -1: the number is negative */
     unsigned numbers;
 };
 
-/* Which bytes may be neighbours, as sets of bits. All bytes of such a text are below 64. */
+/* Rules for neighbouring bytes, as sets of bits. All bytes of a usual text are below 64. */
 struct grammar {
-    unsigned char is[BLOCK];      /* what a byte is to the one after it */
-    unsigned char follows[BLOCK]; /* what it may follow */
-    unsigned char opens[BLOCK];   /* LEADING: a number may begin behind it */
+    unsigned char is[BLOCK];      /* class of a byte, seen from the byte behind it */
+    unsigned char follows[BLOCK]; /* classes that may precede a byte */
+    unsigned char opens[BLOCK];   /* LEADING: a number may begin behind this byte */
 };
 
 constexpr unsigned char DIGIT = 1;
 constexpr unsigned char COMMA = 2;
 constexpr unsigned char SPACE = 4;
-constexpr unsigned char OTHER = 8; /* point or minus, which only digits follow */
-constexpr unsigned char RIGHT = DIGIT | COMMA | SPACE | OTHER; /* one of them */
-constexpr unsigned char BEGIN = 16;   /* a number's digits begin with this byte */
-constexpr unsigned char LEADING = 32; /* a zero, and no point behind it */
+constexpr unsigned char OTHER = 8; /* point or minus: only digits may follow */
+constexpr unsigned char RIGHT = DIGIT | COMMA | SPACE | OTHER; /* a valid predecessor has one
+                                                                  of these bits */
+constexpr unsigned char BEGIN = 16;   /* the digits of a number begin with this byte */
+constexpr unsigned char LEADING = 32; /* a zero that no digit may follow */
 
 constexpr grammar make_grammar()
 {
@@ -76,9 +79,10 @@ constexpr grammar make_grammar()
 
 alignas(64) inline constexpr grammar GRAMMAR = make_grammar();
 
-/* Index a text, at whose begin a number begins behind a comma and perhaps a space, up to a block
- * with anything unusual. A mark follows a digit, a space follows a comma, a minus one of these two:
- * so each number has one place where its digits begin, and 64 bytes have at most 32 marks. */
+/* Index a text up to the first block with anything unusual. At `text` a number begins, behind
+ * a comma and an optional space. A mark (point or comma) follows a digit, a space follows a
+ * comma, and a minus follows a comma or space; so each number has one place where its digits
+ * begin, and 64 bytes have at most 32 marks. */
 WITH_AVX512 inline void index_text(const char *text, const char *end, index *out)
 {
     const __m512i each = _mm512_set_epi8(
@@ -103,7 +107,7 @@ WITH_AVX512 inline void index_text(const char *text, const char *end, index *out
                                             _mm512_permutexvar_epi8(two_before, opens));
         const uint64_t comma = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(','));
         const uint64_t mark = comma | _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8('.'));
-        /* points and commas take turns */
+        /* points and commas must alternate */
         const unsigned found = static_cast<unsigned>(__builtin_popcountll(mark));
         const uint64_t turns =
             _bzhi_u64(marks % 2 == 0 ? 0xAAAAAAAAAAAAAAAA : 0x5555555555555555, found);
@@ -124,7 +128,7 @@ WITH_AVX512 inline void index_text(const char *text, const char *end, index *out
     out->numbers = marks / 2 - 1;
 }
 
-/* What eight texts say: whole / 10^fraction. */
+/* The values of eight texts: whole / 10^fraction. */
 struct wholes {
     __m512i whole;
     __m512i fraction;
@@ -132,11 +136,11 @@ struct wholes {
 };
 
 constexpr int TEXT_BYTES = 32;
-constexpr int FRACTION_MAX = 22;              /* digits behind the point */
-constexpr unsigned TEXT_MAX = TEXT_BYTES - 1; /* without the point */
+constexpr int FRACTION_MAX = 22;              /* maximum digits behind the point */
+constexpr unsigned TEXT_MAX = TEXT_BYTES - 1; /* maximum length without the point */
 
-/* The permutation that closes the gap of a point, by how many digits are behind it; a window on how
- * many bytes count. */
+/* `from`: the permutation that removes the point, by the number of digits behind the point.
+ * `keep`: masks; 32 bytes loaded from `keep + n` keep only the last n bytes of a text. */
 struct alignments {
     unsigned char from[FRACTION_MAX + 1][TEXT_BYTES];
     unsigned char keep[2 * TEXT_BYTES];
@@ -164,8 +168,9 @@ WITH_AVX512 inline __m256i load32(const void *from)
     return _mm256_loadu_si256(static_cast<const __m256i *>(from));
 }
 
-/* The number that ends before `comma`, by fours of digits: eight fours, zeros in front. The text
- * has so many bytes without its point; a space and a sign are below '0', and so become 0. */
+/* Return the digits of the number that ends before `comma` as eight groups of four, padded
+ * with leading zeros. `bytes` is the length of the text without its point. A space or a sign
+ * is below '0' and becomes 0. */
 WITH_AVX512 inline __m256i fours_of(const char *comma, uint32_t permutation, uint32_t bytes)
 {
     const auto *from = reinterpret_cast<const unsigned char *>(&ALIGNMENTS.from) + permutation;
@@ -176,7 +181,7 @@ WITH_AVX512 inline __m256i fours_of(const char *comma, uint32_t permutation, uin
     return _mm256_madd_epi16(twos, _mm256_set1_epi32(1 << 16 | 100));
 }
 
-/* The eight numbers from the i-th on. False: one of them is unusual. */
+/* Convert the eight numbers from index i on. Returns false if one of them is unusual. */
 __attribute__((always_inline)) WITH_AVX512 inline bool
 wholes_of(const char *text, const index &index, unsigned i, wholes *out)
 {
@@ -203,7 +208,8 @@ wholes_of(const char *text, const index &index, unsigned i, wholes *out)
                        _mm256_slli_epi32(fraction, 5));
     _mm256_store_si256(reinterpret_cast<__m256i *>(lengths), bytes);
     const char *before = text - 1;
-    __m256i eights[LANES / 2]; /* two numbers, a and b: [a, a, b, b, a, a, b, b] */
+    __m256i eights[LANES / 2]; /* layout for the two numbers a and b: [a, a, b, b, a, a, b,
+                                  b] */
     for (int k = 0; k < LANES / 2; k++) {
         const int a = 2 * k;
         const int b = a + 1;
@@ -220,7 +226,8 @@ wholes_of(const char *text, const index &index, unsigned i, wholes *out)
         _mm512_setr_epi32(4, 0, 6, 2, 12, 8, 14, 10, 20, 16, 22, 18, 28, 24, 30, 26);
     const __m512i fourth =
         _mm512_setr_epi32(5, 0, 7, 2, 13, 8, 15, 10, 21, 16, 23, 18, 29, 24, 31, 26);
-    /* above the second eight is the first, which must be 0, as it is above the others */
+    /* the first group of eight digits stands above the second and must be 0, like the group
+     * above the others */
     const __m512i upper = _mm512_permutex2var_epi32(x, second, y);
     __m512i whole = _mm512_mul_epu32(upper, all(EIGHT_DIGITS));
     whole = _mm512_add_epi64(whole, _mm512_permutex2var_epi32(x, third, y));
@@ -229,10 +236,10 @@ wholes_of(const char *text, const index &index, unsigned i, wholes *out)
     out->fraction = _mm512_cvtepu32_epi64(fraction);
     out->negative = static_cast<__mmask8>(_mm_movepi8_mask(
         _mm_loadl_epi64(reinterpret_cast<const __m128i *>(index.negative + i))));
-    return _mm512_cmplt_epu64_mask(upper, all(1000)) == 0xFF; /* so it is below 10^19 */
+    return _mm512_cmplt_epu64_mask(upper, all(1000)) == 0xFF; /* the value is below 10^19 */
 }
 
-/* The upper 104 bits of 10^-i, as two limbs. */
+/* The upper 104 bits of 10^-i, in two limbs. */
 struct tenths {
     uint64_t high[3 * LANES];
     uint64_t low[3 * LANES];
@@ -259,7 +266,7 @@ WITH_AVX512 inline __m512i look_up(const uint64_t *table, __m512i place)
                                          place, _mm512_load_si512(table + 2 * LANES));
 }
 
-/* What nearest() leaves open. */
+/* Compute the lanes that nearest() cannot decide. */
 template <typename F>
 __attribute__((noinline, cold)) WITH_AVX512 __m512i ask_nearest(const wholes &numbers,
                                                                 unsigned lanes, __m512i values)
@@ -277,20 +284,22 @@ __attribute__((noinline, cold)) WITH_AVX512 __m512i ask_nearest(const wholes &nu
     return _mm512_load_si512(value);
 }
 
-/* As decimal::nearest(), and with the sign. What is not 0 is a normal number. */
+/* decimal::nearest() with a sign. Every value other than 0 is a normal number. */
 template <typename F> WITH_AVX512 inline __m512i nearest(const wholes &numbers)
 {
     constexpr int bits = F::EXPLICIT + 1;
     constexpr uint64_t middle = uint64_t{1} << 63;
-    constexpr uint64_t doubt = F::EXPLICIT == 52 ? uint64_t{1} << 20 : 4; /* 16 and 4 times */
+    /* 16 times and 4 times the error of the product */
+    constexpr uint64_t doubt = F::EXPLICIT == 52 ? uint64_t{1} << 20 : 4;
     const __m512i high = look_up(TENTHS.high, numbers.fraction);
     const __m512i low = look_up(TENTHS.low, numbers.fraction);
     const __m512i zeros = _mm512_lzcnt_epi64(numbers.whole);
     const __m512i w = _mm512_sllv_epi64(numbers.whole, zeros);
     const __m512i w_high = _mm512_srli_epi64(w, 12);
-    const __m512i w_low = _mm512_slli_epi64(w, 40); /* IFMA takes the lower 52 bits */
+    const __m512i w_low = _mm512_slli_epi64(w, 40); /* IFMA uses the lower 52 bits */
 
-    /* the product's upper 104 bits as limbs, then 64 and 40, then with bit 63 set */
+    /* the upper 104 bits of the product: as two limbs, then as 64 and 40 bits, then shifted so
+     * that bit 63 is set */
     const __m512i zero = _mm512_setzero_si512();
     __m512i lower = _mm512_madd52hi_epu64(zero, w_low, high);
     lower = _mm512_madd52hi_epu64(lower, w_high, low);
@@ -299,17 +308,18 @@ template <typename F> WITH_AVX512 inline __m512i nearest(const wholes &numbers)
     upper = _mm512_add_epi64(_mm512_slli_epi64(upper, 12), _mm512_srli_epi64(lower, 40));
     lower = _mm512_slli_epi64(lower, 24);
     const __m512i up =
-        _mm512_srli_epi64(_mm512_andnot_si512(upper, all(middle)), 63); /* by a bit or none */
+        _mm512_srli_epi64(_mm512_andnot_si512(upper, all(middle)), 63); /* a shift by 0 or 1 */
     upper = _mm512_shldv_epi64(upper, lower, up);
     lower = _mm512_sllv_epi64(lower, up);
-    const __m512i rest = _mm512_shldi_epi64(upper, lower, bits); /* behind the significand */
+    const __m512i rest = _mm512_shldi_epi64(upper, lower, bits); /* bits behind the
+                                                                    significand */
 
     const __m512i tens = /* log2(10^fraction), rounded up */
         _mm512_srli_epi64(
             _mm512_add_epi64(_mm512_mul_epu32(numbers.fraction, all(217706)), all(65535)), 16);
     const __m512i exponent = _mm512_sub_epi64(
         all(63 + F::BIAS), _mm512_add_epi64(tens, _mm512_add_epi64(zeros, up)));
-    /* one less than it is: bit 63 is added to it, and perhaps a carry of rounding up */
+    /* the exponent less one: bit 63, and a carry of rounding up, are added to it */
     __m512i value = _mm512_add_epi64(_mm512_slli_epi64(exponent, F::EXPLICIT),
                                      _mm512_srli_epi64(upper, 64 - bits));
     value = _mm512_add_epi64(value, _mm512_srli_epi64(rest, 63));
@@ -331,13 +341,15 @@ template <typename F> WITH_AVX512 inline void store(__m512i values, char *out)
     }
 }
 
-/* Read usual numbers, up to `count` but eight at a time. At `text` begins one; TEXT_BYTES before it
- * can be read. Returns how many there were, and where the last of them ends. */
+/* Read usual numbers in groups of eight, at most `count`. A number begins at `text`;
+ * TEXT_BYTES bytes before it are readable. Returns the count of numbers and the end of the
+ * last one. */
 template <typename F>
 WITH_AVX512 struct number_run read_usual(const char *text, const char *end, uint64_t count,
                                          char *out)
 {
-    constexpr unsigned VECTORS = 4; /* in each step: the processor works at several at once */
+    constexpr unsigned VECTORS = 4; /* per step, so that the processor overlaps their
+                                       instructions */
     index index;
     index_text(text, end, &index);
     const auto most = static_cast<unsigned>(std::min<uint64_t>(index.numbers, count));

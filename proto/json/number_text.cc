@@ -1,6 +1,6 @@
-/* Numbers and their text. The usual cases (up to 19 digits) are done by decimal.h; longer ones
- * go to std::from_chars, or, of float16 and bfloat16, which it does not know, are compared with the
- * middle between two numbers. */
+/* Conversion of numbers to text and back. decimal.h handles the usual cases (up to 19 digits).
+ * Longer numbers are converted by std::from_chars, or, for float16 and bfloat16, which
+ * std::from_chars does not support, compared with the middle between two numbers. */
 #include "proto/json/number_text.h"
 
 #include "proto/json/decimal.h"
@@ -29,8 +29,8 @@ using number_token::token;
 using number_token::token_at;
 using number_token::whole_value;
 
-/* Sign of (token - value): strtod() rounds as the thread does, and what is no float64 lies between
- * its two results. */
+/* Return the sign of (token - value). strtod() obeys the thread's rounding mode, and a value
+ * that is not a float64 lies between its two results. */
 int compare_exactly(const token &t, double value)
 {
     static const locale_t point = newlocale(LC_ALL_MASK, "C", nullptr);
@@ -43,8 +43,8 @@ int compare_exactly(const token &t, double value)
     return below < value ? -1 : above > value;
 }
 
-/* Bits of the number of format F nearest to a token with more digits than 64 bits hold, infinite
- * if there is none. */
+/* Return the bits of the number of format F nearest to a token with more digits than 64 bits
+ * hold; infinity if the value is too large. */
 template <typename F> __attribute__((noinline)) typename F::bits nearest_long(const token &t)
 {
     using bits = typename F::bits;
@@ -53,10 +53,12 @@ template <typename F> __attribute__((noinline)) typename F::bits nearest_long(co
         const std::errc error = std::from_chars(t.begin, t.end, value).ec;
         bits found;
         memcpy(&found, &value, sizeof found);
-        const bool large = t.digits + t.exponent > 0; /* else out of range is far below: zero */
+        const bool large = t.digits + t.exponent > 0; /* otherwise the value is too small:
+                                                         zero */
         return error == std::errc::result_out_of_range && large ? F::INFINITE : found;
     } else {
-        constexpr uint64_t full = 1000000000000000000; /* has EXACT_DIGITS digits */
+        constexpr uint64_t full = 1000000000000000000; /* the smallest number with
+                                                          EXACT_DIGITS digits */
         uint64_t first = 0;
         for (const char *p = t.begin; first < full; p++) {
             first = *p == '.' ? first : first * 10 + digit(p);
@@ -82,7 +84,7 @@ const char *refuse(enum number_result reason, enum number_result *result)
     return nullptr;
 }
 
-/* Store the value of a token; false if it is too large. */
+/* Store the value of a token. Returns false if it is too large. */
 template <typename F>
 __attribute__((always_inline)) inline bool store_float(const token &t, bool negative, void *out)
 {
@@ -111,9 +113,9 @@ const char *read_float(const char *text, const char *end, void *out, enum number
     return store_float<F>(t, negative, out) ? t.end : refuse(NUMBER_RANGE, result);
 }
 
-/* The like of read_float() and read_int() for the numbers that most texts have, where
- * PLAIN_BYTES can be read. They have no loop, because the branches at its end cost more than
- * all the rest. NULL: the number is not one of these. */
+/* Versions of read_float() and read_int() for the most frequent numbers, where PLAIN_BYTES
+ * bytes are readable. They have no loop, because mispredicted branches at its end would cost
+ * more than all the rest. Return NULL if the number is not a frequent one. */
 template <typename F> struct plain_float {
     static constexpr size_t size = sizeof(typename F::bits);
     static constexpr number_reader general = read_float<F>;
@@ -128,8 +130,9 @@ template <typename F> struct plain_float {
     }
 };
 
-/* More than 19 digits fit only in uint64, and only from 10^19 to 2^64 - 1. A longer run, or one
- * that wrapped, cannot look like that. */
+/* Return whether the magnitude overflowed. A number of more than 19 digits fits only into
+ * uint64 and only from 10^19 to 2^64 - 1; a longer run of digits, or a wrapped value, is
+ * outside of this range. */
 inline bool has_wrapped(const char *begin, int64_t digits, uint64_t magnitude)
 {
     return digits > 19 &&
@@ -145,8 +148,8 @@ template <typename T> inline bool in_range(bool negative, uint64_t magnitude)
     return magnitude <= most;
 }
 
-/* An integer that is written with a point or an exponent: 1.0, 1e3. Rare, and kept apart so
- * that it costs the others nothing. */
+/* Read an integer that is written with a point or an exponent: 1.0, 1e3. Rare, so it is not
+ * inlined into the path of other integers. */
 template <typename T>
 __attribute__((noinline, cold)) const char *read_whole(const char *text, const char *end,
                                                        void *out, enum number_result *result)
@@ -224,8 +227,8 @@ template <typename T> struct plain_integer {
     }
 };
 
-/* Where the number after the one that ends at `after` begins, with nothing but a comma and at most
- * one space between them; or NULL. */
+/* Return the start of the next number if only a comma and at most one space separate it from
+ * the number that ends at `after`; else NULL. */
 inline const char *next_of_run(const char *after, const char *end)
 {
     if (*after != ',' || end - after < 3) {
@@ -257,12 +260,14 @@ struct number_run read_run(const char *text, const char *end, uint64_t count, vo
 }
 
 #if defined(TALLY_AVX512)
-/* As read_run(), where avx512::available(). What is unusual is read one by one; the more there was
- * of it, the later this looks whether it has ended. */
+/* read_run() if avx512::available(). Unusual texts are read one by one. After each failed
+ * attempt this function reads twice as many one by one before it tries the vector code
+ * again. */
 template <typename F>
 struct number_run read_run_avx512(const char *text, const char *end, uint64_t count, void *out)
 {
-    constexpr uint64_t FEW = avx512::TEXT_BYTES / 2; /* with their commas that many bytes */
+    constexpr uint64_t FEW = avx512::TEXT_BYTES / 2; /* with their commas these numbers have
+                                                        at least TEXT_BYTES bytes */
     constexpr uint64_t MANY = 1024;
     constexpr size_t size = sizeof(typename F::bits);
     char *to = static_cast<char *>(out);
@@ -272,7 +277,8 @@ struct number_run read_run_avx512(const char *text, const char *end, uint64_t co
     while (p != nullptr && run.count < count) {
         const uint64_t wanted = std::min(one_by_one, count - run.count);
         number_run more = read_run<plain_float<F>>(p, end, wanted, to + run.count * size);
-        const bool whole = more.count == wanted; /* or a text follows that no run has */
+        const bool whole = more.count == wanted; /* false: the text behind is not part of the
+                                                    run */
         one_by_one = std::min(2 * one_by_one, MANY);
         p = nullptr;
         while (more.count > 0) {
@@ -291,7 +297,8 @@ struct number_run read_run_avx512(const char *text, const char *end, uint64_t co
 
 constexpr uint64_t ZEROS = 0x3030303030303030;
 
-/* The eight digits of a number below 10^8, one a byte, the first in the lowest. */
+/* Return the eight digits of a number below 10^8, one per byte, the first digit in the lowest
+ * byte. */
 inline uint64_t eight_bytes(uint64_t number)
 {
     uint64_t high = (number * 109951163) >> 40; /* number / 10000 */
@@ -310,13 +317,13 @@ inline void store8(char *out, uint64_t bytes)
     memcpy(out, &bytes, sizeof bytes);
 }
 
-/* Zeros at the end of eight digits. */
+/* Return the number of trailing zeros of eight digits. */
 inline int trailing_zeros(uint64_t digits)
 {
     return digits == 0 ? 8 : __builtin_ctzll(__builtin_bswap64(digits)) / 8;
 }
 
-/* The digits of two numbers below 10^8, each as eight_bytes() has them. */
+/* The digits of two numbers below 10^8, each in the form of eight_bytes(). */
 struct two_eights {
     uint64_t first;
     uint64_t second;
@@ -345,7 +352,7 @@ inline two_eights digits_of_two(uint64_t first, uint64_t second)
             static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(digits, digits)))};
 }
 
-/* Print two numbers below 10^8 with eight digits each; returns how many zeros are at the end. */
+/* Print two numbers below 10^8 with eight digits each; return the number of trailing zeros. */
 inline int print_sixteen(uint64_t first, uint64_t second, char *out)
 {
     const __m128i digits = sixteen_bytes(first, second);
@@ -370,14 +377,14 @@ inline int print_sixteen(uint64_t first, uint64_t second, char *out)
 }
 #endif
 
-/* 0.DIGITS * 10^point as text, but for a point. */
+/* The text of 0.DIGITS * 10^point, without its point. */
 struct digit_text {
-    char digits[40]; /* the first is not '0'; behind the last are as many '0' as are copied */
-    int count;       /* without zeros at the end */
+    char digits[40]; /* the first is not '0'; zeros follow the last, for copies of fixed size */
+    int count;       /* without trailing zeros */
     int point;
 };
 
-/* The digits of a number of type F. */
+/* Compute the digits of a number of type F. */
 template <typename F> inline void spell_digits(const decimal::digits &d, digit_text *out)
 {
     constexpr bool wide = F::MOST_DIGITS > 9;
@@ -431,10 +438,10 @@ char *print_exponent(int exponent, char *out)
     return out;
 }
 
-constexpr int FIXED_MIN = -3; /* 1e-4 has its point 3 places before its digit */
+constexpr int FIXED_MIN = -3; /* 1e-4 has its point 3 places before its first digit */
 constexpr int FIXED_MAX = 16;
 
-/* All digits with a point behind the first 1 <= point <= 16. */
+/* Print all digits, with a point behind the first `point` digits, 1 <= point <= 16. */
 inline void print_point(const digit_text &d, int point, char *out)
 {
     memcpy(out, d.digits, 16);
@@ -470,7 +477,7 @@ template <typename T> inline T load(const char *from)
     return value;
 }
 
-/* Zero and what is not finite. */
+/* Print zero, infinity or NaN. */
 template <typename F> char *print_special(typename F::bits magnitude, bool negative, char *out)
 {
     if (magnitude == 0) {
@@ -485,14 +492,15 @@ template <typename F> char *print_special(typename F::bits magnitude, bool negat
     return out + bytes;
 }
 
-/* A few numbers at a time, in three steps: so the processor works at several of them at once, and
- * no store is read back at another offset before it has reached the cache. */
+/* Prints several numbers at a time, in three steps, so that the processor overlaps their
+ * instructions, and no store is read back at another offset before it has left the store
+ * buffer. */
 template <typename F> char *print_floats(const void *values, uint64_t count, char *out)
 {
     using bits = typename F::bits;
     constexpr bits magnitude_of = static_cast<bits>(~F::SIGN);
     constexpr uint64_t FEW = 16;
-    decimal::digits numbers[FEW]; /* 0: printed by print_special() */
+    decimal::digits numbers[FEW]; /* digits 0: print_special() prints the number */
     digit_text texts[FEW];
     const char *from = static_cast<const char *>(values);
     for (uint64_t left = count; left > 0;) {
@@ -522,7 +530,7 @@ template <typename F> char *print_floats(const void *values, uint64_t count, cha
 }
 
 #if defined(TALLY_AVX512)
-/* Eight texts without an exponent. */
+/* Write eight texts without an exponent. */
 WITH_AVX512 inline char *put_fixed(const avx512::texts &texts, char *out)
 {
     for (unsigned i = 0; i < avx512::LANES; i += 2) {
@@ -534,7 +542,7 @@ WITH_AVX512 inline char *put_fixed(const avx512::texts &texts, char *out)
     return out;
 }
 
-/* Eight texts of whatever there is. */
+/* Write eight texts of any kind. */
 template <typename F>
 WITH_AVX512 char *put_any(const char *values, unsigned special, const avx512::texts &texts,
                           char *out)
@@ -557,12 +565,12 @@ WITH_AVX512 char *put_any(const char *values, unsigned special, const avx512::te
     return out;
 }
 
-/* As print_floats(), where avx512::available(). */
+/* print_floats() if avx512::available(). */
 template <typename F>
 WITH_AVX512 char *print_floats_avx512(const void *values, uint64_t count, char *out)
 {
     using bits = typename F::bits;
-    constexpr uint64_t VECTORS = 4; /* in each step */
+    constexpr uint64_t VECTORS = 4; /* vectors per step */
     constexpr uint64_t bytes = avx512::LANES * sizeof(bits);
     avx512::decimals numbers[VECTORS];
     avx512::texts texts[VECTORS];
@@ -617,7 +625,7 @@ template <typename T> char *print_integers(const void *values, uint64_t count, c
     return out;
 }
 
-/* NaN and infinity. */
+/* Store NaN or infinity. */
 template <typename F> void store_special(bool negative, bool nan, void *out)
 {
     using bits = typename F::bits;
@@ -626,7 +634,7 @@ template <typename F> void store_special(bool negative, bool nan, void *out)
     memcpy(out, &value, sizeof value);
 }
 
-/* Whether the letters are those of a name in lower case, in any case. */
+/* Return whether the text equals a name (in lower case) if case is ignored. */
 bool spells(const char *text, size_t bytes, const char *name)
 {
     size_t same = 0;
@@ -636,14 +644,15 @@ bool spells(const char *text, size_t bytes, const char *name)
     return same == bytes && name[same] == '\0';
 }
 
-/* What is known of the text of a type. */
+/* Functions and limits of the text of a type. */
 struct type_text {
     number_reader read;
     number_run_reader read_run;
     number_writer print;
     int text_max;                                        /* characters of the longest text */
-    void (*special)(bool negative, bool nan, void *out); /* null: integers have none */
-    number_run_reader read_run_avx512;                   /* null: there is none */
+    void (*special)(bool negative, bool nan, void *out); /* null for integers, which have no
+                                                            special values */
+    number_run_reader read_run_avx512;                   /* null if there is no vector code */
     number_writer print_avx512;
 };
 

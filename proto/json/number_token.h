@@ -1,5 +1,5 @@
-/* The grammar of a JSON number and what it says in decimal, for number_text.cc alone (C++): a
- * token is a mantissa and a power of ten, whatever type it becomes. */
+/* The grammar of a JSON number and its decimal value, for number_text.cc alone (C++): a token
+ * is a mantissa and a power of ten, independent of the type. */
 #ifndef TALLY_PROTO_NUMBER_TOKEN_H
 #define TALLY_PROTO_NUMBER_TOKEN_H
 
@@ -14,24 +14,24 @@
 
 namespace number_token {
 
-constexpr int EXPONENT_CAP = 1000000; /* larger ones are not told apart */
-constexpr int EXACT_DIGITS = 19;      /* of a decimal that fits in 64 bits */
+constexpr int EXPONENT_CAP = 1000000; /* larger exponents count as this one */
+constexpr int EXACT_DIGITS = 19;      /* decimal digits that always fit in 64 bits */
 
 inline unsigned digit(const char *p)
 {
     return static_cast<unsigned>(static_cast<unsigned char>(*p)) - '0';
 }
 
-/* The token from the sign's end on: mantissa * 10^exponent if digits <= EXACT_DIGITS. */
+/* A number without its sign: mantissa * 10^exponent if digits <= EXACT_DIGITS. */
 struct token {
-    const char *begin; /* after the sign */
+    const char *begin; /* the byte after the sign */
     const char *end;
     uint64_t mantissa;
     int64_t exponent;
     int64_t digits;
 };
 
-/* Eight bytes, the first one lowest. */
+/* Load eight bytes, the first into the lowest. */
 inline uint64_t load8(const char *p)
 {
     uint64_t word;
@@ -42,7 +42,7 @@ inline uint64_t load8(const char *p)
     return word;
 }
 
-/* The number of eight digits, one a byte, the first in the lowest. */
+/* Return the value of eight digits, one per byte, the first in the lowest byte. */
 inline uint64_t eight_value(uint64_t digits)
 {
     digits = digits * 10 + (digits >> 8);
@@ -51,7 +51,7 @@ inline uint64_t eight_value(uint64_t digits)
            32;
 }
 
-/* Eight ASCII digits at once. */
+/* Read eight ASCII digits at once; false if one of the bytes is another character. */
 inline bool eight_digits(const char *p, const char *end, uint64_t *value)
 {
     if (end - p < 8) {
@@ -79,7 +79,8 @@ inline const char *digits_at(const char *p, const char *end, uint64_t *mantissa)
     return p;
 }
 
-/* "e+5", "E-5", "e5" at p, or nothing; NULL if an e has no digits. */
+/* Read an optional exponent at p: "e+5", "E-5", "e5". Returns its end, NULL if the e has no
+ * digits. */
 inline const char *exponent_at(const char *p, int64_t *exponent)
 {
     if ((*p | 0x20) != 'e') {
@@ -99,7 +100,7 @@ inline const char *exponent_at(const char *p, int64_t *exponent)
     return p;
 }
 
-/* Digits that count: without zeros in front. */
+/* Return the number of digits without leading zeros. */
 inline int64_t significant(const char *begin, const char *end, int64_t digits)
 {
     for (const char *p = begin; p < end && (*p == '0' || *p == '.'); p++) {
@@ -108,7 +109,7 @@ inline int64_t significant(const char *begin, const char *end, int64_t digits)
     return digits;
 }
 
-/* Fills *out from an unsigned JSON number; false if it is none. */
+/* Read an unsigned JSON number to *out. Returns its end, NULL if there is none. */
 inline bool token_at(const char *text, const char *limit, token *out)
 {
     const char *p = text;
@@ -149,10 +150,10 @@ inline bool token_at(const char *text, const char *limit, token *out)
     return true;
 }
 
-constexpr int PLAIN_BYTES = 64; /* of text that plain_token_at() may look at */
+constexpr int PLAIN_BYTES = 64; /* bytes of text that plain_token_at() may read */
 constexpr uint64_t DIGIT_BITS = 0x0F0F0F0F0F0F0F0F;
 
-/* Bit i: byte i of the 32 at p is no digit. */
+/* Return a mask: bit i is set if byte i of the 32 bytes at p is not a digit. */
 inline uint32_t other_than_digits(const char *p)
 {
     uint32_t digits = 0;
@@ -182,13 +183,14 @@ constexpr std::array<uint64_t, 17> powers_of_ten()
 
 constexpr std::array<uint64_t, 17> POW10 = powers_of_ten();
 
-/* The first `count` digits at p, 1 to 8. */
+/* Return the value of the first `count` digits at p, 1 to 8. */
 inline uint64_t up_to_eight(const char *p, int count)
 {
     return eight_value((load8(p) & DIGIT_BITS) << (64 - 8 * count));
 }
 
-/* The last `count` digits before `end`, 1 to 16; all 16 bytes there can be read. */
+/* Return the value of the last `count` digits before `end`, 1 to 16; the 16 bytes before `end`
+ * are readable. */
 inline uint64_t up_to_sixteen(const char *end, int count)
 {
     alignas(64) static const unsigned char keep[32] = {
@@ -214,8 +216,8 @@ inline uint64_t up_to_sixteen(const char *end, int count)
 #endif
 }
 
-/* As token_at(), with the sign, of "[-]digits.digits" and perhaps an exponent, with at most eight
- * digits before the point and EXACT_DIGITS in all. Text can be read from `from` on. */
+/* token_at() for "[-]digits.digits" with an optional exponent, at most eight digits before the
+ * point and EXACT_DIGITS in all. Text from `from` on is readable. */
 __attribute__((always_inline)) inline bool plain_token_at(const char *text, const char *from,
                                                           token *out, bool *minus)
 {
@@ -246,11 +248,11 @@ __attribute__((always_inline)) inline bool plain_token_at(const char *text, cons
     return end != nullptr;
 }
 
-/* The value of a token whatever its length, exactly. */
+/* Compute the exact value of a token of any length, if it is an integer. */
 inline number_result whole_value(const token &t, uint64_t *value)
 {
     uint64_t sum = 0;
-    int64_t zeros = 0; /* behind the last digit that counts */
+    int64_t zeros = 0; /* zeros behind the last digit that is not 0 */
     bool overflow = false;
     for (const char *p = t.begin; digit(p) < 10 || *p == '.'; p++) {
         zeros += *p == '0';
@@ -263,7 +265,7 @@ inline number_result whole_value(const token &t, uint64_t *value)
         overflow = __builtin_add_overflow(sum, uint64_t{digit(p)}, &sum) || overflow;
         zeros = 0;
     }
-    int64_t power = t.exponent + zeros; /* of ten, of that digit */
+    int64_t power = t.exponent + zeros; /* power of ten of that digit */
     if (sum == 0 && !overflow) {
         *value = 0;
         return NUMBER_OK;

@@ -1,15 +1,15 @@
-/* The second pass over a JSON array, which converts its numbers in place, and the way back.
+/* The second pass over a JSON array, which converts its numbers, and printing.
  *
- * Reading alternates between an element and what stands after it (next_element()): closing
- * brackets, then a comma. Each look is safe without a bound, because the text ends in ',' or
- * ']'. Printing does the same the other way round. Both convert a long array in pieces side by
- * side, a round of them at a time: however long the text, a piece is short, and so is what is
- * done between rounds.
+ * Reading alternates between an element and the text behind it (next_element()): closing
+ * brackets, then a comma. No byte needs a bounds check, because the text ends in ',' or ']'.
+ * Printing is the reverse. Both convert a long array in pieces that run in parallel, one round
+ * of pieces at a time; however long the text, a piece and the work between rounds are short.
  *
- * Possible failures: an element that is no number, is out of range or not whole
- * (element_error()), something else than ',' or ']' after one (separator_error()), another
- * number of elements than was measured (count_error()), or nobody waits any more
- * (parallel_given_up()); each says which element. Printing cannot fail but for memory. */
+ * Possible failures: an element is not a number, out of range or not an integer
+ * (element_error()); something other than ',' or ']' follows one (separator_error()); the
+ * number of elements differs from the measured one (count_error()); nobody waits for the
+ * result (parallel_given_up()). Each error names the element. Printing fails only for lack of
+ * memory. */
 #include "proto/json/tensor.h"
 
 #include "proto/json/number_text.h"
@@ -22,19 +22,20 @@
 enum {
     EXCERPT = 24,
     PRINT_CHUNK = 4096,
-    ROUND_PIECES = 64, /* of a long text, that are worked on side by side, then the next ones */
-    BYTES_PER_ELEMENT = 16 /* of text, about */
+    ROUND_PIECES = 64,     /* pieces of a long text per round */
+    BYTES_PER_ELEMENT = 16 /* approximate bytes of text per element */
 };
 
 /* --- reading --- */
 
-/* One part on its way. The text ends in ',' or ']', so no look at it runs past its end. */
+/* The state of reading one part. The text ends in ',' or ']', so no read runs past its end. */
 struct cursor {
     const struct json_read *read;
     const char *end;
-    const char *next_step; /* of read->parallel, when the text before this is read */
-    uint64_t element;      /* number of the next one in the whole array */
-    bool given_up;         /* by read->parallel: whatever stands next is refused */
+    const char *next_step; /* when the text before this is read, call the step of
+                              read->parallel */
+    uint64_t element;      /* index of the next element in the whole array */
+    bool given_up;         /* read->parallel gave up: any further text is refused */
 };
 
 static const char *step_after(const char *p, const char *end)
@@ -48,8 +49,8 @@ static void step_or_give_up(struct cursor *cursor, const char *p)
     cursor->given_up = !parallel_step(cursor->read->parallel);
 }
 
-/* The next byte that is no space. None is skipped once the work is given up: a space where
- * something else belongs ends the reading. */
+/* Return the next byte that is not a space. No space is skipped once the work is given up: a
+ * space at a wrong place then ends the reading. */
 static inline const char *skip_space(struct cursor *cursor, const char *p)
 {
     while (text_is_space(*p) && !cursor->given_up) {
@@ -61,7 +62,7 @@ static inline const char *skip_space(struct cursor *cursor, const char *p)
     return p;
 }
 
-/* Path of an element: "data[5]", or "data[1][2]" where the shape is known. */
+/* Write the path of an element: "data[5]", or "data[1][2]" if the shape is known. */
 static void element_path(const struct json_read *read, uint64_t element, char *path,
                          size_t size)
 {
@@ -80,8 +81,8 @@ static void element_path(const struct json_read *read, uint64_t element, char *p
     }
 }
 
-/* What stands at p, cut short and made printable: a string up to its closing quote, anything else up
- * to what may follow an element. */
+/* Write the start of the text at p in printable form: a string up to its closing quote,
+ * anything else up to the next byte that may follow an element. */
 static void make_excerpt(const char *p, const char *end, char text[EXCERPT + 4])
 {
     const bool quoted = p < end && *p == '"';
@@ -138,10 +139,10 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
 
 enum {
     RANGE_TEXT = 2 * NUMBER_ROOM + 16,
-    TAKERS_TEXT = 128 /* names of all types */
+    TAKERS_TEXT = 128 /* enough for the names of all types */
 };
 
-/* Bounds of a type as text, for messages: "-128 to 127", "at most 65504". */
+/* Write the bounds of a type for messages: "-128 to 127", "at most 65504". */
 static void range_text(enum dtype dtype, char text[RANGE_TEXT])
 {
     const struct dtype_info *info = dtype_info(dtype);
@@ -151,8 +152,9 @@ static void range_text(enum dtype dtype, char text[RANGE_TEXT])
     char high[NUMBER_ROOM];
     if (info->kind == DTYPE_KIND_FLOAT) {
         const int bias = (1 << (info->exponent_bits - 1)) - 1;
-        const uint64_t most = sign - (UINT64_C(1) << fraction) - 1; /* before infinity */
-        if (bias < 64) { /* all its digits: they are few */
+        const uint64_t most = sign - (UINT64_C(1) << fraction) - 1; /* the largest finite
+                                                                       number */
+        if (bias < 64) { /* few digits: print all of them */
             const uint64_t whole = ((UINT64_C(2) << fraction) - 1) << (bias - fraction);
             (void)number_print(DTYPE_U64, &whole, high);
         } else {
@@ -169,7 +171,7 @@ static void range_text(enum dtype dtype, char text[RANGE_TEXT])
     (void)snprintf(text, RANGE_TEXT, "%s to %s", low, high);
 }
 
-/* After an element, something else than ',' or ']'. */
+/* Report text other than ',' or ']' behind an element. */
 static enum status separator_error(const struct cursor *cursor, const char *p,
                                    struct error *err)
 {
@@ -182,7 +184,7 @@ static enum status separator_error(const struct cursor *cursor, const char *p,
     element_path(cursor->read, before, path, sizeof path);
     make_excerpt(p, cursor->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
-                           "after element %llu stands '%s', expected ',' or ']'",
+                           "element %llu is followed by '%s', expected ',' or ']'",
                            (unsigned long long)before, found);
 }
 
@@ -191,7 +193,7 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* The caller expected another number of elements than there are. */
+/* Report that the number of elements differs from the expected one. */
 static enum status count_error(const struct cursor *cursor, const struct json_part *part,
                                struct error *err)
 {
@@ -205,11 +207,11 @@ static enum status count_error(const struct cursor *cursor, const struct json_pa
                            found < expected ? "only" : "more than", found, expected);
 }
 
-/* A word that stands for a value of a float type; p is at its first byte. */
+/* Read a word for a value of a float type; p is at its first byte. */
 static const char *read_word(enum dtype dtype, const char *p, const char *end, void *out)
 {
     enum {
-        LONGEST = 9 /* "-Infinity" */
+        LONGEST = 9 /* length of "-Infinity" */
     };
     const bool quoted = *p == '"';
     const char *word = p + quoted;
@@ -232,7 +234,7 @@ static bool is_wide_integer(enum dtype dtype)
     return dtype_info(dtype)->bytes == sizeof(uint64_t) && !dtype_is_float(dtype);
 }
 
-/* A number in quotes; p is at the first of them. */
+/* Read a number in quotes; p is at the opening quote. */
 static const char *read_quoted(number_reader reader, const char *p, const char *end, void *out,
                                enum number_result *result)
 {
@@ -249,8 +251,9 @@ static bool is_word(const char *p)
     return *p == '"' || *p > '9' || (*p == '-' && (p[1] | 0x20) == 'i');
 }
 
-/* The state between two elements: closing brackets, then a comma, or the end of the part.
- * Returns where the next element or '[' is, cursor->end at the end, NULL for anything else. */
+/* Process the text between two elements: closing brackets, then a comma, or the end of the
+ * part. Returns the address of the next element or '[', cursor->end at the end, NULL for any
+ * other text. */
 static inline const char *next_element(struct cursor *cursor, const char *p, const char **where)
 {
     for (;;) {
@@ -269,7 +272,7 @@ static inline const char *next_element(struct cursor *cursor, const char *p, con
     }
 }
 
-/* Opening brackets in front of an element; *empty if they enclose none. */
+/* Process opening brackets before an element; *empty is set if they enclose none. */
 static inline const char *open_brackets(struct cursor *cursor, const char *p, bool *empty)
 {
     while (*p == '[') {
@@ -282,8 +285,8 @@ static inline const char *open_brackets(struct cursor *cursor, const char *p, bo
     return p;
 }
 
-/* Read true or false, which the type bool alone takes. Returns the first byte after it; NULL if
- * neither stands at p. */
+/* Read true or false, which only the type bool accepts. Returns the first byte after the word;
+ * NULL if p is at neither. */
 static const char *read_boolean(const struct cursor *cursor, const char *p, void *to)
 {
     const size_t left = (size_t)(cursor->end - p);
@@ -295,9 +298,9 @@ static const char *read_boolean(const struct cursor *cursor, const char *p, void
     return p + (on ? 4 : 5);
 }
 
-/* Read the value at p to `to`. 64-bit integers are also read from strings, because many languages
- * pass a number in JSON through a double. Returns the first byte after the value; NULL, with
- * *result set, if it is no value of the type. */
+/* Read the value at p to `to`. 64-bit integers are also read from strings, because many
+ * languages convert a JSON number to a double. Returns the first byte after the value; NULL,
+ * with *result set, if it is not a value of the type. */
 static inline const char *read_value(const struct cursor *cursor, number_reader reader,
                                      const char *p, void *to, enum number_result *result)
 {
@@ -312,8 +315,8 @@ static inline const char *read_value(const struct cursor *cursor, number_reader 
                                                : read_word(dtype, p, cursor->end, to);
 }
 
-/* The types that take what stands at p, which the one that was asked for does not; or "". None
- * that the array could not be of. */
+/* Write the names of the types that accept the value at p, which the requested type does not;
+ * or "". Only types that the array may have are considered. */
 static void takers_text(const struct cursor *cursor, const char *p, char text[TAKERS_TEXT])
 {
     struct json_read read = *cursor->read;
@@ -332,7 +335,7 @@ static void takers_text(const struct cursor *cursor, const char *p, char text[TA
     dtype_takers(cursor->read->dtype, takers, text, TAKERS_TEXT);
 }
 
-/* How to write what stands in the string at p, which is no word of a float type. */
+/* Return advice on how to write the string at p, which is not a word of a float type. */
 static const char *string_hint(const struct cursor *cursor, const char *p)
 {
     const enum dtype dtype = cursor->read->dtype;
@@ -375,7 +378,7 @@ static enum status element_error(const struct cursor *cursor, const char *p,
     takers_text(cursor, p, takers);
     unsigned long long n = cursor->element;
     if (cursor->read->dtype == DTYPE_BOOL) {
-        takers[0] = '\0'; /* only numbers have many types */
+        takers[0] = '\0'; /* advice about types is only for numbers */
     }
     switch (reason) {
     case NUMBER_FRACTION:
@@ -399,15 +402,15 @@ static enum status element_error(const struct cursor *cursor, const char *p,
         *p == '"' && read_word(DTYPE_F64, p, cursor->end, &special) == NULL;
     if (takers[0] != '\0' && !other_string) {
         return error_set_field(err, STATUS_INVALID_DATA, path,
-                               "element %llu is '%s', which %s has not%s", n, found, name,
-                               takers);
+                               "element %llu is '%s', which is not a value of %s%s", n, found,
+                               name, takers);
     }
     return error_set_field(err, STATUS_INVALID_DATA, path, "element %llu is '%s', %s", n, found,
                            other_string ? string_hint(cursor, p)
                                         : syntax_hint(cursor->read->dtype, p));
 }
 
-/* The element at p to `to`; returns what follows it, NULL with the error set. */
+/* Read the element at p to `to`. Returns the text behind it; NULL with the error set. */
 static inline const char *read_element(const struct cursor *cursor, number_reader reader,
                                        const char *p, void *to, struct error *err)
 {
@@ -419,7 +422,7 @@ static inline const char *read_element(const struct cursor *cursor, number_reade
     return after;
 }
 
-/* Whether p, where an element or an array begins, is still worth reading. */
+/* Return whether reading may continue at p, where an element or an array begins. */
 static inline bool may_go_on(struct cursor *cursor, const char *p)
 {
     if (p >= cursor->next_step) {
@@ -428,7 +431,7 @@ static inline bool may_go_on(struct cursor *cursor, const char *p)
     return !cursor->given_up;
 }
 
-/* The status of the error that is set. */
+/* Return the status of the error that is set. */
 static enum status refusal_status(const struct cursor *cursor)
 {
     return cursor->given_up ? STATUS_CLIENT_GONE : STATUS_INVALID_DATA;
@@ -442,7 +445,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
                             .end = end,
                             .next_step = step_after(part->text, end),
                             .element = part->first};
-    const bool booleans = read->dtype == DTYPE_BOOL; /* for which the readers are not called */
+    const bool booleans = read->dtype == DTYPE_BOOL; /* the readers do not support this type */
     number_reader reader = number_reader_of(booleans ? DTYPE_U8 : read->dtype);
     number_run_reader read_run = number_run_reader_of(booleans ? DTYPE_U8 : read->dtype);
     size_t size = dtype_info(read->dtype)->bytes;
@@ -480,10 +483,10 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
 }
 
 struct reading {
-    struct json_read read; /* a part is a step, it has none of its own */
+    struct json_read read; /* without a step of its own: a part is one step */
     const struct json_part *parts;
     void *out;
-    atomic_bool failed; /* some part cannot be read: the others need not be */
+    atomic_bool failed; /* a part was refused: skip the other parts */
 };
 
 static void read_piece(void *context, int index)
@@ -497,9 +500,8 @@ static void read_piece(void *context, int index)
     }
 }
 
-/* A text is cut at commas, a round of pieces at a time. Where a part cannot be read, the whole is
- * read once more from the front, so that the error is the first one of the text, in the same words
- * as ever. */
+/* Cut the text at commas and read one round of parts at a time. If a part is refused, the
+ * whole text is read again sequentially, so that the error is that of the first fault. */
 static enum status read_pieces(const struct json_read *read, struct json_cut cut,
                                uint64_t elements, void *out, struct error *err)
 {
@@ -532,17 +534,17 @@ enum status json_tensor_read(const struct json_read *read, struct json_cut cut,
 
 /* --- printing --- */
 
-/* What is printed as items within levels of brackets: numbers or, of an array without any, "[]" in
- * each place of the levels above the first that is empty. */
+/* A sequence of items within nested brackets. The items are numbers, or, for an array without
+ * numbers, one "[]" for each empty array at the outermost empty level. */
 struct layout {
-    int rank;             /* of the brackets; 0: there is one item, and none */
+    int rank;             /* levels of brackets; 0: one item without brackets */
     const int64_t *sizes; /* > 0 */
-    uint64_t items;       /* UINT64_MAX: too many to count */
+    uint64_t items;       /* UINT64_MAX: the number exceeds 64 bits */
     const char *data;
     size_t item_bytes;
-    int text_max; /* characters of an item */
+    int text_max; /* characters per item */
     number_writer print_run;
-    const struct json_cells *cells; /* NULL: there is an item for each number */
+    const struct json_cells *cells; /* NULL: one item for each number */
     struct json_cells_text cells_text;
 };
 
@@ -591,8 +593,8 @@ static struct layout layout_of(const struct json_print *print)
     return empty;
 }
 
-/* Most bytes that the items and their commas take; false if that overflows. A zero of a gap takes
- * less than a sum may. */
+/* Compute an upper bound in bytes of the items and their commas; false if it overflows. A zero
+ * in a gap needs less than a sum. */
 static bool items_max(const struct layout *layout, uint64_t first, uint64_t count,
                       uint64_t *bytes)
 {
@@ -608,11 +610,12 @@ static bool items_max(const struct layout *layout, uint64_t first, uint64_t coun
            !__builtin_add_overflow(*bytes, zeros, bytes);
 }
 
-/* Most bytes that print_items() writes, or scribbles on; UINT64_MAX if that overflows. */
+/* Return an upper bound of the bytes that print_items() writes or overwrites; UINT64_MAX if it
+ * overflows. */
 static uint64_t print_max(const struct layout *layout, uint64_t first, uint64_t count)
 {
     uint64_t bytes = 0;
-    uint64_t span = 1; /* items of one array at the level */
+    uint64_t span = 1; /* items per array at the level */
     bool overflow = !items_max(layout, first, count, &bytes);
     for (int d = layout->rank - 1; d >= 0; d--) {
         if (__builtin_mul_overflow(span, (uint64_t)layout->sizes[d], &span)) {
@@ -632,13 +635,13 @@ static char *put_repeated(char *out, char c, int count)
     return out + count;
 }
 
-/* How many arrays end with so many rows, which are the innermost ones. */
+/* Return how many arrays end after `rows` rows of the innermost dimension. */
 static int arrays_ended(const struct layout *layout, uint64_t rows)
 {
     int ended = 1;
     for (int d = layout->rank - 2; d >= 0; d--) {
         const uint64_t size = (uint64_t)layout->sizes[d];
-        if (rows < size || rows % size != 0) { /* seldom is there anything to divide */
+        if (rows < size || rows % size != 0) { /* rarely is a division needed */
             break;
         }
         rows /= size;
@@ -647,8 +650,9 @@ static int arrays_ended(const struct layout *layout, uint64_t rows)
     return ended;
 }
 
-/* Items first..first+count-1, each with the brackets and commas that follow it, the first of the
- * whole also with those before it: so the texts of consecutive ranges join to that of the whole. */
+/* Print the items first..first+count-1, each followed by its brackets and commas; the very
+ * first item also has the opening brackets before it. Thus the texts of consecutive ranges
+ * concatenate to the whole text. */
 static char *print_items(const struct layout *layout, uint64_t first, uint64_t count, char *out)
 {
     if (layout->cells != NULL) {
@@ -686,7 +690,7 @@ static char *print_items(const struct layout *layout, uint64_t first, uint64_t c
 uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
 {
     const struct layout layout = layout_of(print);
-    /* Long ones are printed in pieces, each with room for the brackets around it. */
+    /* A long array is printed in pieces, each with room for the brackets around it. */
     const int pieces = layout.items > PRINT_CHUNK ? ROUND_PIECES : 1;
     uint64_t bytes = print_max(&layout, 0, layout.items);
     around += print_max(&layout, 0, 0) * (uint64_t)pieces;
@@ -695,13 +699,14 @@ uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
 
 struct round {
     const struct layout *layout;
-    uint64_t first; /* item the round begins with */
-    uint64_t piece; /* items of every piece but perhaps the last */
+    uint64_t first; /* first item of the round */
+    uint64_t piece; /* items per piece; the last piece may have fewer */
     char *room;
-    size_t at[ROUND_PIECES + 1]; /* where the room of each begins */
+    size_t at[ROUND_PIECES + 1]; /* start of the room of each piece */
     size_t bytes[ROUND_PIECES];
-    atomic_int joined;   /* pieces whose texts lie together from the start of the room, ... */
-    size_t joined_bytes; /* ... and how long they are: the next piece's to read and write */
+    atomic_int joined;   /* pieces whose texts are contiguous from the start of the room, ... */
+    size_t joined_bytes; /* ... and the length of these texts; only the next piece accesses
+                            it */
 };
 
 static void print_piece(void *context, int index)
@@ -718,7 +723,7 @@ static void print_piece(void *context, int index)
     }
 }
 
-/* Move the texts of a round together; returns their length. */
+/* Make the texts of a round contiguous and return their length. */
 static size_t close_up(const struct round *round, int count)
 {
     size_t bytes = round->joined_bytes;
@@ -729,9 +734,10 @@ static size_t close_up(const struct round *round, int count)
     return bytes;
 }
 
-/* How long a piece gets is known only when it is there. A piece that begins when all before it are
- * there is printed behind them; the others of a round are printed each where it cannot meet the
- * next, and then moved together. A writer whose work was given up has failed. */
+/* The length of a piece is known only after it was printed. A piece that starts after all
+ * earlier pieces have ended is printed directly behind them. Every other piece is printed to
+ * its own room, and moved at the end of the round. If the work is given up, the writer is
+ * marked failed. */
 static void write_pieces(const struct layout *layout, uint64_t piece,
                          const struct parallel *parallel, struct json_writer *w)
 {

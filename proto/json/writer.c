@@ -1,5 +1,5 @@
-/* Append-only JSON text: commas, escapes, UTF-8 repair, growth. The one possible failure is no
- * room; it sticks, and everything after it does nothing. */
+/* Append-only JSON text: commas, escape sequences, replacement of invalid UTF-8, growth. The
+ * only failure is lack of room; it is sticky, and all later calls have no effect. */
 #include "proto/json/writer.h"
 
 #include "proto/json/number_text.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    LEFT_BYTES = 64 << 10 /* room that may be left in a finished text */
+    LEFT_BYTES = 64 << 10 /* unused room that may stay in a finished text */
 };
 
 void json_writer_init(struct json_writer *w)
@@ -21,7 +21,7 @@ void json_writer_init_sized(struct json_writer *w, uint64_t bytes)
 {
     json_writer_init(w);
     if (bytes < JSON_WRITER_LEAST) {
-        return; /* which is what it takes anyway */
+        return; /* the first allocation has at least this size */
     }
     w->capacity = bytes < SIZE_MAX ? (size_t)bytes + 1 : 0;
     w->text = w->capacity > 0 ? malloc(w->capacity) : NULL;
@@ -67,7 +67,8 @@ char *json_writer_take(struct json_writer *w, size_t *bytes)
     return text;
 }
 
-/* Room for `bytes` more and a NUL: doubling, so that appending is linear. */
+/* Make room for `bytes` more bytes and a NUL. The capacity doubles, so appending has linear
+ * cost. */
 static bool grow_text(struct json_writer *w, size_t bytes)
 {
     size_t need = 0;
@@ -169,9 +170,9 @@ size_t utf8_sequence(const unsigned char *s, size_t left)
 {
     static const struct {
         unsigned char first;
-        unsigned char last; /* of the lead byte */
+        unsigned char last; /* upper bound of the lead byte */
         unsigned char low;
-        unsigned char high; /* of the byte after it */
+        unsigned char high; /* bounds of the second byte */
         unsigned char length;
     } rows[] = {
         {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
@@ -197,7 +198,7 @@ size_t utf8_sequence(const unsigned char *s, size_t left)
     return rows[row].length;
 }
 
-/* s is a valid sequence of `length` bytes, at most three. */
+/* Write a valid sequence of `length` bytes, at most three, as an escape sequence. */
 static void put_escaped(struct json_writer *w, const unsigned char *s, size_t length)
 {
     static const char hex[] = "0123456789abcdef";

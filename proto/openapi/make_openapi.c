@@ -1,35 +1,35 @@
-/* Makes the OpenAPI document when Tally is built, from the table of routes and from fragments
- * that lie next to what they describe:
+/* Build tool: makes the OpenAPI document from the table of routes and from fragments that are
+ * stored next to the code that they describe:
  *
  *   make_openapi ROUTES SERVICE FRAGMENT... >openapi.json
  *
- * ROUTES is what server/http/list_routes.c prints: "tensor GET,POST /pattern/{} infer,admin", a
- * line each, with the scopes of which a token needs one. SERVICE (service.json) and the
- * fragments (NAME.openapi.json) are JSON; the keys of one file:
+ * ROUTES is the output of server/http/list_routes.c: one route per line, as in "tensor
+ * GET,POST /pattern/{} infer,admin", with the scopes of which a token needs one. SERVICE
+ * (service.json) and the fragments (NAME.openapi.json) are JSON with these keys:
  *
- *   tag          under which the operations of this file are listed
- *   operations   "GET /path/{name}": the operation, below
- *   parameters, schemas, headers    by name; every file sees those of all others
- *   document, securitySchemes, errors, common    of SERVICE alone: what the document begins with;
- *                how clients show who they are; the answers that are errors, by HTTP status; the
- *                headers, parameters and errors of every route, of each that takes a tensor, and
- *                of each that needs a token
+ *   tag          title under which the operations of the file are listed
+ *   operations   "GET /path/{name}": the operation, see below
+ *   parameters, schemas, headers    by name; every file may use those of all others
+ *   document, securitySchemes, errors, common    in SERVICE only: the head of the document; the
+ *                ways of authentication; the error answers by HTTP status; the headers,
+ *                parameters and errors of every route, of each route with a tensor, and of each
+ *                route that needs a token
  *
- * All that stands in the document as it stands in a file, but for what would be said again and
- * again:
+ * Values are copied to the document unchanged, except for these abbreviations:
  *
- *   "#Name" where a schema may be         the schema of that name
- *   "description": ["one", "two"]         its lines, joined by blanks
+ *   "#Name" in place of a schema          the schema with that name
+ *   "description": ["one", "two"]         the lines, joined by blanks
  *   "enum": "models"                      the names in a table of the product (add_names)
- *   an operation's "id", "like"           operationId; the operation that it is a copy of but
- *                                         for what it says
- *   its "parameters": ["name"]            after what every request may have and what the path names
- *   its "body", "200" ...: media types    as keys; {} where the body is bytes of that media type
- *   "headers": ["name"] of an answer      after what every answer may have
- *   its "errors": ["404"]                 besides those that every route has
+ *   an operation's "id", "like"           operationId; the operation whose members are copied
+ *                                         unless this one defines them
+ *   its "parameters": ["name"]            added to those of every request and of the path
+ *   its "body", "200" ...: media types    as keys; {} if the body is bytes of that media type
+ *   "headers": ["name"] of an answer      added to those of every answer
+ *   its "errors": ["404"]                 added to those of every route
  *
- * Failure modes, all of which end the build with a sentence: a route without an operation, an
- * operation without a route, broken JSON, a name unknown, said twice or used nowhere. */
+ * Failure modes, each of which ends the build with a sentence: a route without an operation,
+ * an operation without a route, broken JSON, a name that is unknown, defined twice or
+ * unused. */
 #include "proto/dtype.h"
 #include "proto/macros.h"
 #include "proto/models.h"
@@ -44,11 +44,11 @@ enum {
     TEXT_ROOM = 4096
 };
 
-/* What the files have of each kind, by name, and what of that the document uses. */
+/* The named parts of each kind from all files, and the set of parts that the document uses. */
 static const char *const kinds[] = {"operations", "parameters", "headers", "errors", "schemas"};
 static json_t *parts, *used;
 
-/* What SERVICE says of many routes. */
+/* The member "common" of SERVICE: parts of many routes. */
 static json_t *common;
 
 /* ---- reading ---- */
@@ -63,7 +63,7 @@ static json_t *load_file(const char *path)
     return file;
 }
 
-/* Add what a file has to what the files before it had. */
+/* Add the parts of a file to those of the files before it. */
 static void gather_file(json_t *file, const char *path)
 {
     const char *name = NULL;
@@ -86,7 +86,7 @@ static void gather_file(json_t *file, const char *path)
 
 /* ---- names ---- */
 
-/* The part called name; it counts as used. */
+/* Return the part with this name and mark it as used. */
 static json_t *find_part(const char *kind, const char *name)
 {
     json_t *found = json_object_get(json_object_get(parts, kind), name);
@@ -125,9 +125,8 @@ static json_t *reference_to(const char *kind, const char *name)
     return make_reference(kind, name);
 }
 
-/* Set the values of an enum from a table of the product's, for "enum": "dtypes" and the like,
- * and the names of their constants in generated clients: in Go those of all enums are one
- * namespace. */
+/* Set the values of an enum from a table of the product ("enum": "dtypes" and the like), and
+ * the names of their constants in generated clients: in Go all enums share one namespace. */
 static void add_names(json_t *schema, const char *list)
 {
     json_t *names = json_array();
@@ -159,7 +158,7 @@ static void add_names(json_t *schema, const char *list)
     json_decref(constants);
 }
 
-/* A description: text, or lines of it. NULL where nothing is said. */
+/* Make a description from a text or a list of lines. NULL for NULL. */
 static json_t *make_description(json_t *said)
 {
     json_t *lines = json_object_get(said, "description");
@@ -178,7 +177,7 @@ static json_t *make_description(json_t *said)
     return json_string(text);
 }
 
-/* A copy in which every abbreviation is written out. Examples are left as they are. */
+/* Copy a value and expand every abbreviation in it. Examples are copied unchanged. */
 /* NOLINTNEXTLINE(misc-no-recursion): the fragments are ours */
 static json_t *expand_schemas(json_t *value)
 {
@@ -241,7 +240,7 @@ static void add_error(json_t *answers, const char *http_status)
     }
 }
 
-/* Add all that an object lists under a key; NULL lists nothing. */
+/* Call `add` for each name in the list under a key; NULL is an empty list. */
 static void add_listed(json_t *to, void (*add)(json_t *to, const char *name), json_t *said,
                        const char *key)
 {
@@ -253,7 +252,7 @@ static void add_listed(json_t *to, void (*add)(json_t *to, const char *name), js
     }
 }
 
-/* The media types among an answer's or a body's keys. */
+/* Make the media types from the keys of an answer or a body. */
 static json_t *make_content(json_t *said)
 {
     json_t *content = json_object();
@@ -348,7 +347,8 @@ static json_t *make_operation(json_t *said, const char *path, bool tensor)
     return operation;
 }
 
-/* The operation that describes method and pattern; names stand where the pattern has {}. */
+/* Find the operation for a method and a pattern; the key of the operation has names in place
+ * of {}. */
 static const char *find_operation(const char *method, const char *pattern)
 {
     const char *key = NULL;
@@ -372,8 +372,8 @@ static const char *find_operation(const char *method, const char *pattern)
     errx(1, "no fragment describes the route %s %s", method, pattern);
 }
 
-/* Who may call it: anybody, or a client whose token has one of the scopes, where the service asks
- * for tokens. */
+/* Add the security requirement of an operation: none, or, if the service requires tokens, a
+ * token with one of the scopes. */
 static void add_security(json_t *operation, const char *scopes)
 {
     json_t *ways = json_array();
@@ -390,7 +390,7 @@ static void add_security(json_t *operation, const char *scopes)
     json_object_set_new(operation, "security", ways);
 }
 
-/* One route; the same page with a slash at its end is not described again. */
+/* Add one route. A route with an additional slash at its end is omitted. */
 static void add_route(json_t *paths, char *line)
 {
     char *rest = NULL;
@@ -436,7 +436,7 @@ static json_t *make_paths(const char *routes)
 
 /* ---- components ---- */
 
-/* The answer of an HTTP status, with its one example named by the error's code. */
+/* Make the answers of all HTTP statuses of errors; each example is named by its error code. */
 static json_t *make_responses(void)
 {
     json_t *responses = json_object();

@@ -10,7 +10,7 @@
 #
 #   device    list the devices, the driver, the processor
 #   kernels   build every program with the driver's compiler; compare the corpus with the oracle
-#   lookback  the same for look-back, also with work-groups that publish late or nothing
+#   lookback  do the same with look-back, also with work-groups that publish late or nothing
 #   copy      measure the device's own copy
 #   bench     measure scans and divide them by the copy, the most important ones first
 #   service   start tallyd on the device; compare its answers with the processor's, bit for bit
@@ -19,7 +19,7 @@
 # recorded, and the next command runs. The output of all commands is in DIR/figures.txt (FOLDER/results/figures.txt);
 # the screen shows a line for each command. The exit status is 0 if all commands succeeded.
 #
-# A driver that the ICD loader does not know is looked for in FOLDER/driver, /usr and /opt.
+# The script searches FOLDER/driver, /usr and /opt for a driver that the ICD loader does not find.
 #
 # --device N  the number that `test_corpus --list` prints; else the first device of another driver than PoCL or Tally
 # --quick     the smallest amount of each step, for a test of this script: its speeds mean nothing
@@ -31,7 +31,7 @@ die() {
     exit 2
 }
 
-# The packed libraries, those of `spare` only where the machine has none: a driver may need its own newer ones.
+# Use the packed libraries; those in `spare` only if the machine lacks them, because a driver may need newer ones.
 use_packed_libraries() {
     needed=$1/lib
     known=$(ldconfig -p 2>/dev/null || /sbin/ldconfig -p 2>/dev/null)
@@ -50,7 +50,7 @@ pack() {
     mkdir -p "$1" || exit 1
     folder=$(cd "$1" && pwd)
     tree=build/lease
-    # A tree of its own: programs that were linked without the processor's kernels must not replace the others.
+    # A separate build tree: programs without the kernels for CPUs must not replace the usual ones.
     # shellcheck disable=SC2086  # a list of words
     ${MAKE:-make} --no-print-directory -s -j"$(nproc)" LEVELS=none B=$tree BIN=$tree/bin $tree/bin/kernel_bench \
         $tree/tests/kernels/test_corpus $tree/tests/kernels/test_lookback $tree/tests/kernels/test_sources || exit 1
@@ -61,7 +61,7 @@ pack() {
         $tree/tests/kernels/test_sources build/bin/tallyd build/bin/tally; do
         strip -o "$folder/bin/${program##*/}" "$program" || exit 1
     done
-    # Not the parts of glibc, which belong to the other machine's loader.
+    # Libraries of glibc are not packed: they must match the other machine's loader.
     ldd build/bin/tallyd build/bin/tally | awk '$2 == "=>" { print $1, $3 }' | sort -u | while read -r name path; do
         case $name in
         libc.so.* | libm.so.* | libresolv.so.* | libpthread.so.* | libdl.so.* | librt.so.*) ;;
@@ -88,7 +88,7 @@ answer() {
     export TALLY_URL="unix:$work/socket"
     tallyd --listen "$TALLY_URL" --devices "$1" --drain-delay-ms 0 &
     server=$!
-    # A driver that compiles is ready late: the limit of this command bounds the wait.
+    # A driver that compiles needs time until it is ready: the limit of this command bounds the wait.
     until tally health --retries 0 >/dev/null 2>&1; do
         kill -0 $server 2>/dev/null || die "tallyd ended before it was ready"
         sleep 1
@@ -105,7 +105,7 @@ answer() {
     printf '%s\n' "$devices"
 }
 
-# compare DIR: are the answers in DIR those of the processor?
+# compare DIR: compare the answers in DIR with those of the processor.
 compare() {
     equal=0 count=0
     while read -r name dtype shape options; do
@@ -154,8 +154,8 @@ run() {
 
 # ---- steps ----
 
-# find_driver: look for the library of a GPU's driver, which no file of the ICD loader names or which the loader does not
-# find. False: there is none.
+# find_driver: search for the library of a GPU's driver that no file of the ICD loader names or that the loader does not
+# find. Returns false if there is none.
 find_driver() {
     [ -z "${OCL_ICD_VENDORS:-}" ] || return 1
     mkdir -p "$work/vendors"
@@ -221,8 +221,8 @@ measure() { # measure NAME MEGABYTES ARGUMENT ...
     run "$name" 60 kernel_bench --device "$device" --gpu-kernels $phases --megabytes "$megabytes" "$@"
 }
 
-# Each row has the speed of the copy beside that of a scan. Where it no longer grows with the size, launches cost
-# nothing to speak of.
+# Measure the copy at three sizes; each row has the speed of the copy beside that of a scan. If the speed does not grow
+# from one size to the next, the cost of a launch is negligible.
 step_copy() {
     for size in $(if [ -n "$quick" ]; then echo 1; else echo 64 256 1024; fi); do
         measure "copy: $size MiB" "$size" --rounds 5 --only 'rows of 1Ki, int32'
@@ -235,7 +235,7 @@ bench() { # bench CASE ARGUMENT ...
     measure "bench: $scan" 1024 --rounds 3 --only "$scan" "$@"
 }
 
-# A work-item sums a whole line of floats: one long line would take minutes.
+# One long row is measured with integers only: one work-item sums a whole line of floats, which would take minutes.
 step_bench() {
     if [ -n "$quick" ]; then
         measure 'bench: one row, int32' 1 --rounds 3 --only 'one row, int32' --lookback both
@@ -266,7 +266,7 @@ step_service() {
     run 'service: comparison' 20 sh "$here/lease.sh" compare "$work/answers"
 }
 
-# The line "N: NAME, PLATFORM, driver VERSION" of the device, where both names may have commas. False: there is none.
+# Find the device's line "N: NAME, PLATFORM, driver VERSION"; both names may contain commas. False: there is none.
 find_device() {
     list=$(timeout -k 10 60 test_corpus --list 2>&1) || return 1
     if [ -n "$device" ]; then
@@ -304,7 +304,7 @@ measure_all() {
         shift
     done
     [ $# -gt 0 ] || set -- device kernels lookback copy bench service
-    # The steps before the service leave it a sixth of the time.
+    # The steps before `service` end early enough to give `service` a sixth of the time.
     case "$*" in
     *' service') reserve=$((seconds / 6)) ;;
     *) reserve=0 ;;
@@ -314,7 +314,7 @@ measure_all() {
     figures=$out/figures.txt log=$work/log
     PATH=$here/bin:$PATH
     use_packed_libraries "$here"
-    # NVIDIA's compiler takes most of a minute for all programs; every command would pay that.
+    # NVIDIA's compiler needs most of a minute for all programs; without a cache every command would compile them again.
     export CUDA_CACHE_PATH="${CUDA_CACHE_PATH:-$here/cache}"
     choose_device
     phases=$(! kernel_bench --phases --list >/dev/null 2>&1 || echo --phases)

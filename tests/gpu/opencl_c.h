@@ -1,9 +1,9 @@
 /* The built-in functions of OpenCL C that the kernels for GPUs use, as the drivers of AMD and
  * NVIDIA define them, so that clang compiles these kernels without a driver (programs.py). A
- * kernel that uses another function does not compile: add it here.
+ * kernel that uses another function does not compile; add the function here.
  *
- * Scopes are what matters: mem_fence() and barrier() order memory for the work-group only, as
- * section 6.15.12.5 of OpenCL 3.0 allows and as ROCm's library and NVIDIA's driver do. */
+ * Scopes are essential: mem_fence() and barrier() order memory for the work-group only, as
+ * section 6.15.12.5 of OpenCL 3.0 allows, and as ROCm's library and NVIDIA's driver do. */
 #define OVERLOADED static inline __attribute__((overloadable, always_inline))
 
 #if defined(__NVPTX__)
@@ -28,7 +28,7 @@
 #endif
 #define get_global_id(d) (get_group_id(0) * GROUP_SIZE + get_local_id(0))
 
-/* Of OpenCL 1.2: relaxed, for the whole device. */
+/* The atomics of OpenCL 1.2: relaxed, for the whole device. */
 #define atomic_inc(p) __scoped_atomic_fetch_add(p, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE)
 #define atomic_xchg(p, v) \
     __scoped_atomic_exchange_n(p, v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE)

@@ -1,19 +1,20 @@
-"""Compile every program that a GPU builds, without a GPU, and compare what the compilers made with a table.
+"""Compile every program that a GPU builds, without a GPU, and compare the compilers' results with a table.
 
     python3 tests/gpu/programs.py [--update]
 
-clang compiles each program for one NVIDIA and three AMD GPUs; ptxas, where it is installed, assembles the first.
+clang compiles each program for one NVIDIA and three AMD GPUs; ptxas, if installed, assembles the program for
+NVIDIA.
 tests/gpu/programs.txt has a row for each kernel: registers, bytes of stack of a work-item, spilled registers, bytes
 of local memory. The check fails
 
 - if a program does not compile,
-- if a number of a kernel grew, or the table lacks the kernel or has one that is gone,
+- if a number of a kernel grew, or the table lacks a kernel or has one that does not exist any more,
 - if the machine code lacks a fence where the look-back protocol needs it (kernels/cl/gpu_lookback.cl, "Memory
-  order"). A fence must be one for the whole device. Between a work-group's publishing and its fence the code waits
-  for the publishing to arrive; behind the fence of a reader comes the atomic operation of its last look.
+  order"). A fence must have device scope. Between the store that publishes a work-group's sum and the fence, the
+  code waits until the store has arrived; the fence of a reader precedes the atomic operation of its last read.
 
---update writes the table anew; fences are checked all the same. The numbers belong to one version of clang and of
-ptxas, which the table names. ptxas is optional: the check says if it did not run, or is another version.
+--update rewrites the table; fences are still checked. The numbers belong to one version of clang and of ptxas, which
+the table names. ptxas is optional: the check reports if it did not run, or has another version.
 """
 
 import concurrent.futures
@@ -34,19 +35,19 @@ TARGETS = {
     "gfx90a": ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx90a", "-nogpulib"],
     "gfx942": ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-nogpulib"],
     "gfx1100": ["--target=amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-nogpulib"],
-    # NVIDIA's driver defines the macro and knows `asm`.
+    # NVIDIA's driver defines this macro and supports `asm`.
     "ptx": ["--target=nvptx64--nvidiacl", "-Xclang", "-target-cpu", "-Xclang", PTX_GPU]
     + ["-Xclang", "-target-feature", "-Xclang", "+ptx80"]
     + ["-D__NV_CL_C_VERSION=120", "-Dasm=__asm__"],
 }
-# Only the types of OpenCL C are the compiler's own: a function that opencl_c.h lacks does not compile. The
-# lines of the source stay known, and nothing else of it: that changes no code.
+# The compiler declares only the types of OpenCL C: a function that opencl_c.h lacks does not compile. Debug
+# information has only line numbers, which does not change the code.
 FLAGS = "-x cl -cl-std=CL1.2 -O3 -S -Xclang -finclude-default-header -gline-directives-only".split()
-FLAGS += ["-fdebug-default-version=4"]  # ptxas does not read newer ones
+FLAGS += ["-fdebug-default-version=4"]  # ptxas cannot read a newer version of DWARF
 FLAGS += ["-Wall", "-Werror", "-Wno-unused-function", "-include", "tests/gpu/opencl_c.h"]
 
-# The numbers of a kernel in the table, in this order. For AMD they are the compiler's metadata, whose
-# number of vector registers has all kinds of them.
+# The numbers of a kernel in the table, in this order. For AMD they are metadata of the compiler; its number of
+# vector registers includes all kinds of them.
 AMD_NUMBERS = {
     "vgpr": "vgpr_count",
     "sgpr": "sgpr_count",
@@ -72,7 +73,7 @@ def run(*command):
 
 
 def programs():
-    """Options and sources of every program that a GPU builds; those with faults for tests are left out."""
+    """Return options and sources of every program that a GPU builds, without programs with faults for tests."""
     run(os.environ.get("MAKE", "make"), "--no-print-directory", "-s", LIST)
     lines = run(LIST, "--list").splitlines()
     pairs = (line.split("\t") for line in lines if "LOOKBACK_TEST" not in line)
@@ -91,7 +92,7 @@ def compile_program(target, options, sources, folder):
 
 
 def amd_numbers(text):
-    """Map kernels to their numbers, of the metadata at the end of the assembly."""
+    """Map kernels to their numbers, from the metadata at the end of the assembly."""
     found = {}
     metadata = text.partition("amdhsa.kernels:")[2].partition("amdhsa.target:")[0]
     for kernel in re.split(r"^  - ", metadata, flags=re.M)[1:]:
@@ -108,7 +109,7 @@ def ptx_functions(text):
 
 
 def ptx_numbers(text):
-    """The same of PTX. Its registers are virtual: their number says how much code there is."""
+    """Map kernels to their numbers, from PTX. Its registers are virtual: their number grows with the code."""
     return {
         name: {
             "declared": sum(
@@ -157,8 +158,8 @@ def fence_sites():
     return sites
 
 
-# Of each target, as the starts of instructions: a fence for the whole device, the wait for stores that it needs, the
-# exchange that publishes, and the compare-and-swap of a last look.
+# For each target, prefixes of instructions: a device fence, the wait for stores that it needs, the exchange that
+# publishes a sum, and the compare-and-swap of a last read.
 AMD_ATOMICS = (r"(?:global|flat)_atomic_swap", r"(?:global|flat)_atomic_cmpswap")
 FENCES = {
     "gfx90a": (r"buffer_wbinvl1_vol", r"s_waitcnt .*vmcnt\(0\)", *AMD_ATOMICS),
@@ -166,7 +167,7 @@ FENCES = {
     "gfx1100": (r"buffer_gl1_inv", r"s_waitcnt_vscnt null, 0x0", *AMD_ATOMICS),
     "ptx": (
         r"membar\.(?:gl|sys)|fence\.(?:acq_rel|sc)\.(?:gpu|sys)",
-        None,  # a part of the fence
+        None,  # included in the fence
         r"atom\S*\.exch",
         r"atom\S*\.cas",
     ),
@@ -177,7 +178,7 @@ MEMORY = re.compile(
 
 
 def instructions(text):
-    """The code of a program as (line of gpu_lookback.cl or None, instruction); labels are instructions."""
+    """Return the code of a program as (line of gpu_lookback.cl or None, instruction); labels are instructions."""
     names = dict(re.findall(r'^\s*\.file\s+(\d+) (?:"[^"]*" )?"([^"]*)"', text, re.M))
     where = None
     for raw in text.splitlines():
@@ -193,7 +194,7 @@ def instructions(text):
 
 
 def fence_fault(target, role, code, at):
-    """Why the device fence at code[at] is no fence of this role; None: it is."""
+    """Return why the device fence at code[at] does not have this role; None if it has."""
     _, wait, exchange, last_look = FENCES[target]
     if role == "reader":
         after = next((line for _, line in code[at + 1 :] if MEMORY.match(line)), "nothing")
@@ -266,7 +267,7 @@ def write_table(table):
 
 
 def growth(target, old, new):
-    """What is worse in the new rows of a target than in the table."""
+    """Return the numbers that are worse in the new rows of a target than in the table."""
     for key in sorted(old.keys() | new.keys()):
         kernel = f"{target}: {' '.join(key)}"
         if key not in new:
@@ -289,7 +290,7 @@ def key_of(kernel, options):
 
 
 def examine(target, options, sources, folder, sites, with_ptxas):
-    """Compile one program: its rows by target, and its faults."""
+    """Compile one program. Returns its rows by target, and its faults."""
     file = compile_program(target, options, sources, folder)
     text = file.read_text()
     numbers = {target: ptx_numbers(text) if target == "ptx" else amd_numbers(text)}

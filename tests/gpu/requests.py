@@ -26,7 +26,7 @@ columns_f16        float16   300,257    --axis 0
 rows_bf16          bfloat16  200,333    --axis 1
 one_number_f32     float32   1          --axis 0
 """
-# Bytes, bits of the fraction, exponent field of 1.0.
+# Bytes of an element, bits of its fraction, exponent field of 1.0.
 FLOATS = {
     "float16": (2, 10, 15),
     "bfloat16": (2, 7, 127),

@@ -8,7 +8,7 @@ import subprocess
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 LEASE = TOP / "tests/gpu/lease.sh"
-# Libraries of glibc, which are the other machine's, and of the kernel.
+# Libraries that the pack lacks: those of glibc, which the other machine provides, and the kernel's.
 OF_GLIBC = re.compile(r"(?:lib(?:c|m|resolv)\.so|.*/ld-linux|linux-vdso)")
 
 
@@ -40,7 +40,7 @@ def test_a_packed_folder_measures_and_proves_a_device_without_the_tree(tmp_path)
         told = subprocess.run(command, env=path, capture_output=True, text=True).stdout
         for line in filter(lambda line: not OF_GLIBC.match(line.strip()), told.splitlines()):
             assert f"=> {folder}/" in line
-    # LEVELS=none: the only device is the driver's.
+    # LEVELS=none: the only device is the one of the OpenCL driver.
     done = lease(folder / "lease.sh", "--quick", "--device", "0", env={"PATH": "/usr/bin:/bin"})
     text = (folder / "results/figures.txt").read_text()
     assert done.returncode == 0, done.stdout + done.stderr + text

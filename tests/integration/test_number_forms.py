@@ -71,7 +71,7 @@ def test_every_dialect_refuses_them_of_integers_by_their_index(client, dialect):
             request = post(client, dialect, dtype, ["1", form, "2"])
             if request is not None:
                 answer, field = request
-                says = ("element 1 is", f"which {dtype} has not")
+                says = ("element 1 is", f"which is not a value of {dtype}")
                 calls.expect_error(answer, 400, "invalid_data", f"{field}[1]", says)
 
 

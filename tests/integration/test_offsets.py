@@ -499,10 +499,10 @@ def test_descriptors_of_directml_and_openvino_know_no_offsets(client):
     desc = {"InputTensor": tensor, "OutputTensor": tensor, "Axis": 3}
     document = {"desc": desc, "data": [1, 2, 3, 4], "offsets": [0, 4]}
     answer = client.post_json("/v1/directml/cumulative_summation", document)
-    calls.expect_error(answer, 400, "unknown_field", "offsets", "know no segments")
+    calls.expect_error(answer, 400, "unknown_field", "offsets", "have no segments")
     inputs = [{"precision": "FP32", "shape": [4], "data": [1, 2, 3, 4]}]
     answer = client.post_json("/v1/openvino/cumsum-3", {"inputs": inputs, "offsets": [0, 4]})
-    calls.expect_error(answer, 400, "unknown_field", "offsets", "know no segments")
+    calls.expect_error(answer, 400, "unknown_field", "offsets", "have no segments")
 
 
 def v2(client, offsets, model="cumsum", parameters=None, axis=None):

@@ -222,7 +222,7 @@ def test_segments_of_a_tensor_in_shared_memory_leave_it_as_it_is(v2, http):
         document["inputs"][1]["parameters"] = {**shared, "shared_memory_byte_size": 40}
         del document["inputs"][1]["data"]
         answer = http.post_json("/v2/models/cumsum/infer", document)
-        assert answer.status == 400 and "comes in the body" in answer.json()["error"], answer
+        assert answer.status == 400 and "must be in the body" in answer.json()["error"], answer
 
 
 NAN = float("nan")

@@ -1,5 +1,5 @@
-/* The setting is written by tests and read by everybody; `active` keeps those who have no
- * faults from ever waiting for the lock. */
+/* Tests write the setting, and every thread reads it. While no fault is set, `active` is
+ * false, and readers do not take the lock. */
 #include "tests/lib/cl_fault.h"
 
 #include "proto/macros.h"
@@ -14,7 +14,7 @@
 
 _Thread_local cl_int cl_fault_code;
 
-static atomic_bool active; /* there is a setting */
+static atomic_bool active; /* a fault is set */
 static pthread_mutex_t setting_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cl_fault setting; /* guarded by setting_lock, as are the counters */
 static uint32_t calls;
@@ -112,7 +112,7 @@ void cl_fault_hang(void)
     hang(ms);
 }
 
-/* What follows "name=" in a comma-separated text, NULL without one. */
+/* Return the text after "name=" in a comma-separated text; NULL if it has no such field. */
 static const char *fault_field(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -168,7 +168,7 @@ static void read_text(const char *source, char *text, size_t room)
 void cl_fault_reread(void)
 {
     static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
-    static char known[256]; /* guarded by known_lock: what is set already */
+    static char known[256]; /* guarded by known_lock: the text whose setting is active */
     char text[sizeof known];
     const char *source = getenv("TALLY_TEST_CL_FAULT"); /* NOLINT(concurrency-mt-unsafe) */
     if (source == NULL) {

@@ -1,4 +1,4 @@
-/* The aids are one device's: nothing is left of them for the next. */
+/* Sets the aids while one device is opened, and clears them afterwards. */
 #include "tests/lib/device_aids.h"
 
 #include "kernels/program.h"
@@ -17,7 +17,7 @@ enum status device_aids_open(size_t number, const struct scan_aids *aids,
     return status;
 }
 
-/* Is the variant asked for by the name of a kernel of its own? */
+/* Return whether the requested kernel belongs to the variant. */
 static bool is_asked(const struct opencl *device, int variant)
 {
     const char *const *kernels = scan_variants[variant].kernels;
@@ -28,7 +28,7 @@ static bool is_asked(const struct opencl *device, int variant)
     return asked;
 }
 
-/* Has the device the variant that is asked for? Look-back has an option of its own. */
+/* Check that the device has the requested variant. Look-back has a separate option. */
 static enum status check_asked(const struct opencl *device, struct error *err)
 {
     bool known = device->aids.variant == NULL;
@@ -41,7 +41,8 @@ static enum status check_asked(const struct opencl *device, struct error *err)
                              device->aids.variant);
 }
 
-/* Kernels for GPUs are compiled ahead in some tests only. */
+/* Check that the device has kernels for GPUs: the driver compiles kernels, or these were
+ * compiled ahead, which only some tests do. */
 static enum status check_gpu_kernels(const struct opencl *device, struct error *err)
 {
     char names[64 << 10] = "";

@@ -1,4 +1,4 @@
-/* The server's part of a request, step by step. */
+/* The steps of the server for a request. */
 #include "tests/lib/dialect_probe.h"
 
 #include "kernels/plan.h"
@@ -48,7 +48,7 @@ static void take_answer(struct probe *probe, struct answer *answer, const void *
     free(answer->head);
 }
 
-/* Payload complete: to the end. input holds the payload. */
+/* Run the steps after the payload is complete. `input` holds the payload. */
 static enum status finish(struct probe *probe, const struct codec *codec, char *input,
                           size_t payload_bytes)
 {
@@ -91,7 +91,8 @@ static enum status finish(struct probe *probe, const struct codec *codec, char *
         status = codec->encode(call, output, out_bytes, &answer, &probe->error);
     }
     if (status == STATUS_OK) {
-        assert(answer.head_bytes <= codec->head_max(call)); /* what the service has room for */
+        assert(answer.head_bytes <= codec->head_max(call)); /* the service reserves this much
+                                                               memory */
         take_answer(probe, &answer, output);
         if (call->output_shm.region[0] != '\0') {
             probe->shm_out = malloc(out_bytes + 1);

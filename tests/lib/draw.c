@@ -1,4 +1,4 @@
-/* The generator splitmix64. */
+/* The random number generator splitmix64. */
 #include "tests/lib/draw.h"
 
 static uint64_t state = 7;

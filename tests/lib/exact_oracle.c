@@ -1,5 +1,5 @@
-/* A sum is a two's complement integer times 2^-1074, the least positive float64, whatever the type
- * is: elements become float64 numbers first, which is exact. */
+/* A sum is a two's complement integer times 2^-1074, the least positive float64, for every
+ * type: elements are first converted to float64, which is exact. */
 #include "tests/lib/exact_oracle.h"
 
 #include <float.h>
@@ -9,36 +9,38 @@
 
 enum {
     LEAST = -1074,  /* 2^LEAST is the unit of a sum */
-    LIMB_BITS = 64, /* 1074 + 1024 + 64 for as many elements, and a sign, are 34 limbs */
+    LIMB_BITS = 64, /* 34 limbs hold 1074 + 1024 bits, 64 bits for the number of elements,
+                       and a sign */
     LIMBS = 36
 };
 
 struct line_sum {
-    /* Lowest first. Those below `first` are 0, those from `end` on repeat the sign, and the one
-     * before `end` is 0 or has all bits set. */
+    /* Lowest limb first. Limbs below `first` are 0, limbs from `end` on repeat the sign, and
+     * the limb before `end` is 0 or has all bits set. */
     uint64_t limb[LIMBS];
     int first;
     int end;
     bool nan;
     bool plus;  /* +Infinity was added */
     bool minus; /* -Infinity was added */
-    bool zero;  /* what a sum of 0 is: +0.0, else -0.0 */
+    bool zero;  /* a sum of 0 is +0.0; else -0.0 */
 };
 
 /* ---- float16 and bfloat16 ---- */
 
-/* A small binary float: significand bits including the hidden one, least exponent of a unit. */
+/* A small binary float format: significand bits including the hidden one, smallest exponent of
+ * a unit. */
 struct small_float {
     int significand;
     int least_unit; /* every value is a multiple of 2^least_unit */
     int mantissa_bits;
-    double overflow; /* magnitudes from here on round to infinity */
+    double overflow; /* magnitudes of at least this value round to infinity */
 };
 
 static const struct small_float f16_format = {11, -24, 10, 65520.0};
 static const struct small_float bf16_format = {8, -133, 7, 0x1.FFp127};
 
-/* 2^n, a normal number. */
+/* Return 2^n, which must be a normal number. */
 static double power_of_two(int n)
 {
     uint64_t bits = (uint64_t)(n + 1023) << 52;
@@ -47,7 +49,7 @@ static double power_of_two(int n)
     return value;
 }
 
-/* The n with 2^(n - 1) <= value < 2^n, of a normal number. */
+/* Return the n with 2^(n - 1) <= value < 2^n for a normal number. */
 static int exponent_of(double value)
 {
     uint64_t bits;
@@ -82,7 +84,7 @@ static uint16_t small_encode(const struct small_float *f, double value)
     uint16_t sign = signbit(value) ? 0x8000 : 0;
     double magnitude = fabs(value);
     if (magnitude < power_of_two(f->least_unit - 1)) {
-        return sign; /* also a zero, which has no exponent */
+        return sign; /* also for zero, which has no exponent */
     }
     if (magnitude >= f->overflow) {
         return sign | infinity;
@@ -91,11 +93,11 @@ static uint16_t small_encode(const struct small_float *f, double value)
     if (unit < f->least_unit) {
         unit = f->least_unit;
     }
-    /* A whole number of units, at most 2^significand: numbers from 2^52 on are whole, so this
-     * addition rounds to nearest even, and the subtraction is exact. */
+    /* Round to a whole number of units, at most 2^significand: numbers of at least 2^52 are
+     * whole, so the addition rounds to nearest even, and the subtraction is exact. */
     double units = magnitude * power_of_two(-unit) + 0x1p52 - 0x1p52;
     int steps = unit - f->least_unit;
-    /* units >= 2^mantissa_bits whenever steps > 0: adding them carries into the exponent. */
+    /* units >= 2^mantissa_bits if steps > 0: the addition carries into the exponent. */
     return (uint16_t)(sign | ((steps << f->mantissa_bits) + (int)units));
 }
 
@@ -121,7 +123,7 @@ uint16_t oracle_to_bf16(double value)
 
 /* ---- elements ---- */
 
-/* What numbers of a type are: p bits, multiples of 2^least, up to `largest`. */
+/* The numbers of a type: p bits, multiples of 2^least, up to `largest`. */
 struct format {
     int precision;
     int least;
@@ -153,7 +155,7 @@ static double load(enum dtype dtype, const void *at)
     return number;
 }
 
-/* The number is one of the type. */
+/* Store a number that the type can represent. */
 static void store(enum dtype dtype, void *at, double number)
 {
     const uint64_t quiet = UINT64_C(0x7FF8000000000000);
@@ -178,7 +180,7 @@ static uint64_t sign_limb(const struct line_sum *sum)
     return sum->limb[sum->end - 1];
 }
 
-/* Keep the limbs from `first` to `end` as well. */
+/* Extend the stored limbs to include those from `first` to `end`. */
 static void reach(struct line_sum *sum, int first, int end)
 {
     const uint64_t sign = sign_limb(sum);
@@ -193,7 +195,7 @@ static void reach(struct line_sum *sum, int first, int end)
 /* Add (high : low) from limb `at` on, or subtract it. The limb before `end` is above both. */
 static void add_limbs(struct line_sum *sum, int at, uint64_t low, uint64_t high, bool subtract)
 {
-    bool carry = false; /* or borrow */
+    bool carry = false; /* carry, or borrow */
     for (int i = at; i < sum->end && (i < at + 2 || carry); i++) {
         const uint64_t before = sum->limb[i];
         const uint64_t more = i == at ? low : i == at + 1 ? high : 0;
@@ -221,11 +223,11 @@ static void add(struct line_sum *sum, double number)
     if (!isfinite(number) || number == 0) {
         return;
     }
-    /* number = whole * 2^exponent, both integers */
+    /* number = whole * 2^exponent, both integers. */
     uint64_t whole = (uint64_t)ldexp(frexp(fabs(number), &exponent), 53);
     exponent -= 53;
     for (; exponent < LEAST; exponent++) {
-        whole /= 2; /* a subnormal number ends with as many zeros */
+        whole /= 2; /* exact: a subnormal number has enough trailing zeros */
     }
     const int at = (exponent - LEAST) / LIMB_BITS;
     const int shift = (exponent - LEAST) % LIMB_BITS;
@@ -234,8 +236,8 @@ static void add(struct line_sum *sum, double number)
               number < 0);
 }
 
-/* limb[first..end) becomes the magnitude of the sum. Returns the number of its highest bit, -1 if
- * there is none. */
+/* Write the magnitude of the sum to limb[first..end). Returns the position of its highest bit,
+ * -1 if the sum is 0. */
 static int magnitude_of(const struct line_sum *sum, uint64_t limb[LIMBS])
 {
     const bool negative = sign_limb(sum) != 0;
@@ -249,13 +251,13 @@ static int magnitude_of(const struct line_sum *sum, uint64_t limb[LIMBS])
     return top < 0 ? -1 : top * LIMB_BITS + LIMB_BITS - 1 - __builtin_clzll(limb[top]);
 }
 
-/* Bit `at` of a magnitude. */
+/* Return bit `at` of a magnitude. */
 static bool bit_of(const struct line_sum *sum, const uint64_t limb[LIMBS], int at)
 {
     return at >= sum->first * LIMB_BITS && (limb[at / LIMB_BITS] >> at % LIMB_BITS & 1) != 0;
 }
 
-/* Is any bit below `at` set? */
+/* Return whether any bit below `at` is set. */
 static bool any_below(const struct line_sum *sum, const uint64_t limb[LIMBS], int at)
 {
     for (int i = sum->first; i * LIMB_BITS < at; i++) {
@@ -281,7 +283,7 @@ static double rounded(const struct line_sum *sum, const struct format *format)
     if (top < 0) {
         return sum->zero ? 0.0 : -0.0;
     }
-    /* bits from `unit` on are kept */
+    /* bits from `unit` on are kept; lower bits are rounded */
     int unit = top - (format->precision - 1);
     if (unit < format->least - LEAST) {
         unit = format->least - LEAST;
@@ -304,7 +306,7 @@ void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void
     const ptrdiff_t bytes = (ptrdiff_t)dtype_info(dtype)->bytes;
     const unsigned char *from = in;
     unsigned char *to = out;
-    /* The first limb kept is in the middle. Exclusive sums begin with +0.0. */
+    /* The first stored limb is in the middle. Exclusive sums begin with +0.0. */
     struct line_sum sum = {.first = LIMBS / 2, .end = LIMBS / 2 + 1, .zero = exclusive};
     for (size_t k = 0; k < count; k++, from += in_step * bytes, to += out_step * bytes) {
         const double number = load(dtype, from);

@@ -1,5 +1,5 @@
-/* Elements are drawn as bits, so that subnormal numbers, NaN payloads and the ends of a type's range
- * are drawn as easily as others. */
+/* Elements are drawn as bits, so that subnormal numbers, NaN payloads and the limits of a
+ * type's range are as frequent as other values. */
 #include "tests/lib/float_inputs.h"
 
 #include "proto/macros.h"
@@ -35,12 +35,12 @@ static const char *const names[] = {"uniform",
 _Static_assert(ARRAY_COUNT(names) == FAMILY_COUNT, "a name for each family");
 
 enum {
-    LASTING_APART = 400, /* elements between two infinities or NaN, on average */
-    STEP_LENGTH = 50,    /* elements of one size */
-    STEP_SIZES = 40,     /* sizes, each twice the one before */
-    TAIL_UNIT = -24,     /* exponent of the least tail of a halfway case */
-    TAIL_SIZES = 25,     /* sizes of tails */
-    HALFWAY_SIZES = 50   /* sizes of the first number */
+    LASTING_APART = 400, /* average distance of infinities and NaN, in elements */
+    STEP_LENGTH = 50,    /* consecutive elements of similar size */
+    STEP_SIZES = 40,     /* number of sizes, each twice the previous one */
+    TAIL_UNIT = -24,     /* exponent of the smallest tail of a halfway case */
+    TAIL_SIZES = 25,     /* number of sizes of tails */
+    HALFWAY_SIZES = 50   /* number of sizes from which the first number is drawn */
 };
 
 const char *float_family_name(enum float_family family)
@@ -60,19 +60,19 @@ static uint64_t sign_of(enum dtype dtype)
     return UINT64_C(1) << (8 * dtype_info(dtype)->bytes - 1);
 }
 
-/* The bits of +Infinity; those of the largest number are one less. */
+/* Return the bits of +Infinity; the largest number's bits are one less. */
 static uint64_t infinity_of(enum dtype dtype)
 {
     return sign_of(dtype) - (sign_of(dtype) >> dtype_info(dtype)->exponent_bits);
 }
 
-/* The least positive normal number. */
+/* Return the bits of the least positive normal number. */
 static uint64_t normal_of(enum dtype dtype)
 {
     return sign_of(dtype) >> dtype_info(dtype)->exponent_bits;
 }
 
-/* The number, rounded to the type. */
+/* Return the bits of the number, rounded to the type. */
 static uint64_t bits_of(enum dtype dtype, double number)
 {
     uint64_t bits = 0;
@@ -133,18 +133,18 @@ static double draw_wide_log_normal(void)
     return exp(5 * draw_normal());
 }
 
-/* Numbers as users have them, by family. */
+/* Generators of numbers as users have them, by family. */
 static double (*const usual[])(void) = {scan_draw_unit,      draw_price,  draw_rain,
                                         draw_probability,    draw_normal, draw_log_normal,
                                         draw_wide_log_normal};
 
-/* Bits of a fraction without the hidden one. */
+/* Return the number of fraction bits, without the hidden one. */
 static int fraction_bits_of(enum dtype dtype)
 {
     return (int)(8 * dtype_info(dtype)->bytes) - 1 - dtype_info(dtype)->exponent_bits;
 }
 
-/* 1, half a unit in the last place of 1, and the tail. */
+/* Draw element k of: 1, half a unit in the last place of 1, and the tail. */
 static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
 {
     return k % 3 == 0   ? bits_of(dtype, 1)
@@ -152,7 +152,8 @@ static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
                         : draw_sign(dtype) | tail;
 }
 
-/* A number, half a unit in its last place, and tails that other launches or blocks may begin with. */
+/* Draw element k of: a number, half a unit in its last place, and tails at which other
+ * launches or blocks may begin. */
 static uint64_t draw_tail(enum dtype dtype, size_t k)
 {
     static int size;
@@ -165,7 +166,8 @@ static uint64_t draw_tail(enum dtype dtype, size_t k)
                         bits_of(dtype, ldexp(1, TAIL_UNIT + (int)scan_draw(TAIL_SIZES)));
 }
 
-/* Sums of such numbers have as many bits as a way of adding has room for, and some more or fewer. */
+/* Draw element k of a line whose sums have about as many bits as a method of addition can
+ * hold. */
 static uint64_t draw_step(enum dtype dtype, size_t k)
 {
     static int size;
@@ -175,7 +177,7 @@ static uint64_t draw_step(enum dtype dtype, size_t k)
     return draw_sign(dtype) | bits_of(dtype, ldexp(1 + scan_draw_unit(), size));
 }
 
-/* Element k of a line; before: the element before it. */
+/* Draw element k of a line; before: the element before it. */
 static uint64_t draw_element(enum dtype dtype, enum float_family family, size_t k,
                              uint64_t before)
 {
@@ -238,6 +240,6 @@ void float_line_draw(enum dtype dtype, enum float_family family, void *line, siz
     uint64_t bits = 0;
     for (size_t k = 0; k < count; k++, at += step * bytes) {
         bits = draw_element(dtype, family, k, bits);
-        memcpy(at, &bits, bytes); /* little-endian: the low bytes come first */
+        memcpy(at, &bits, bytes); /* little-endian: the low bytes are first */
     }
 }

@@ -1,4 +1,4 @@
-/* The runner's counters; tests run one after the other on one thread. */
+/* The counters of the test runner; tests run sequentially on one thread. */
 #include "tests/lib/ktest.h"
 
 #include <stdarg.h>
@@ -13,12 +13,12 @@ enum {
 static struct {
     unsigned passed;
     unsigned failed;
-    unsigned reasons; /* of the running test */
+    unsigned reasons; /* reasons printed for the running test */
 } state;
 
 void ktest_run(const char *sentence, ktest_function test, const void *context)
 {
-    clock_t started = clock(); /* processor time: of all threads */
+    clock_t started = clock(); /* processor time of all threads */
     state.reasons = 0;
     test(context);
     double seconds = (double)(clock() - started) / CLOCKS_PER_SEC;

@@ -1,6 +1,7 @@
-/* What a test knows of memory that the sanitizer it is built with cannot know: nothing, without
- * one. AddressSanitizer counts in words of 8 bytes: a forbidden range that begins within one
- * begins with the next. */
+/* Marks for the sanitizer of a test build: bytes that no code may access, or whose content no
+ * result may depend on. Without a sanitizer the functions have no effect. AddressSanitizer
+ * works in words of 8 bytes: a forbidden range that begins inside a word takes effect from the
+ * next word on. */
 #ifndef TALLY_TESTS_LIB_MEMORY_MARKS_H
 #define TALLY_TESTS_LIB_MEMORY_MARKS_H
 
@@ -18,7 +19,7 @@
 #endif
 #endif
 
-/* No one may touch these bytes. */
+/* Forbid access to these bytes. */
 static inline void memory_forbid(const void *at, size_t bytes)
 {
     (void)at;
@@ -28,7 +29,7 @@ static inline void memory_forbid(const void *at, size_t bytes)
 #endif
 }
 
-/* Or may again. */
+/* Allow access to these bytes again. */
 static inline void memory_allow(const void *at, size_t bytes)
 {
     (void)at;
@@ -38,7 +39,7 @@ static inline void memory_allow(const void *at, size_t bytes)
 #endif
 }
 
-/* No result may depend on what is in these bytes, until they are written again. */
+/* Declare the content of these bytes undefined until they are written again. */
 static inline void memory_forget(const void *at, size_t bytes)
 {
     (void)at;
@@ -48,7 +49,7 @@ static inline void memory_forget(const void *at, size_t bytes)
 #endif
 }
 
-/* The test itself looks at what was there before. */
+/* Declare the content of these bytes defined again, because the test itself compares it. */
 static inline void memory_recall(const void *at, size_t bytes)
 {
     (void)at;

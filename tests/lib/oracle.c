@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Where one line lies: element k of the traversal is at first + k * step (elements). */
+/* The location of one line: element k of the traversal is at first + k * step (elements). */
 struct oracle_line {
     ptrdiff_t first;
     ptrdiff_t step;
@@ -11,7 +11,8 @@ struct oracle_line {
 
 /* ---- one line ---------------------------------------------------------------------------- */
 
-/* Integers of `bytes` bytes each, which are little-endian: sums wrap where they are stored. */
+/* Sum integers of `bytes` bytes each (hosts are little-endian): sums wrap when they are
+ * stored. */
 static void integer_line(size_t bytes, const unsigned char *in, ptrdiff_t in_step,
                          unsigned char *out, ptrdiff_t out_step, uint64_t length,
                          bool exclusive)

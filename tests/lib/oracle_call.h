@@ -1,7 +1,7 @@
-/* What the server does with a call between complete() and encode(), with the oracle in the device's
- * place: elements are converted, scanned, and NaN and the sums before the first elements are written
- * (proto/elements.h). Lines begin with nothing: initial values are what the whole service is tested
- * with. */
+/* The server's work on a call between complete() and encode(), with the oracle in place of the
+ * device: elements are converted and scanned, and NaN and the sums before the first elements
+ * are written (proto/elements.h). Lines begin without an initial value: only tests of the
+ * whole service use these. */
 #ifndef TALLY_TESTS_LIB_ORACLE_CALL_H
 #define TALLY_TESTS_LIB_ORACLE_CALL_H
 
@@ -13,14 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that the input buffer needs. */
+/* Return the bytes that the input buffer needs. */
 __attribute__((unused)) static uint64_t oracle_call_room(const struct scan_call *call)
 {
     return larger_of(elements_wide_bytes(&call->desc, call->input_bytes), call->payload_max);
 }
 
-/* The scan as a device has it, with strides of the output where that is not packed as the input's
- * shape has it. */
+/* Return the description that a device would scan; the output has strides unless it is
+ * contiguous in the shape of the input. */
 __attribute__((unused)) static struct scan_desc oracle_call_desc(const struct scan_call *call)
 {
     struct scan_desc desc = call->desc;
@@ -34,7 +34,8 @@ __attribute__((unused)) static struct scan_desc oracle_call_desc(const struct sc
     return desc;
 }
 
-/* Scan each segment of the axis as a line of its own: all of it is one where there are no offsets. */
+/* Scan each segment of the axis as a separate line; without offsets the whole axis is one
+ * segment. */
 __attribute__((unused)) static void oracle_call_scan(const struct scan_call *call,
                                                      const char *input, char *output)
 {
@@ -58,7 +59,7 @@ __attribute__((unused)) static void oracle_call_scan(const struct scan_call *cal
     }
 }
 
-/* Elements of the output buffer, of a geometry that has a plan. */
+/* Return the elements of the output buffer. The geometry must be valid. */
 __attribute__((unused)) static uint64_t oracle_call_cells(const struct scan_call *call)
 {
     struct scan_desc room;
@@ -69,7 +70,7 @@ __attribute__((unused)) static uint64_t oracle_call_cells(const struct scan_call
     return scan_plan_make(&output, &plan, NULL) == STATUS_OK ? plan.out_elements : 0;
 }
 
-/* input: oracle_call_room() bytes; output: oracle_call_cells(), zeroed.
+/* Run the call. input: oracle_call_room() bytes; output: oracle_call_cells() cells, zeroed.
  * err   INVALID_DATA, OUT_OF_MEMORY */
 __attribute__((unused)) static enum status oracle_call(const struct scan_call *call,
                                                        uint64_t plan_elements, void *input,

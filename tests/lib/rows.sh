@@ -1,5 +1,5 @@
-# For scripts that make many runs and print a row of each; to be sourced, at the top of the tree, with
-# `name` set: logs go to $logs, build/release/NAME-logs.
+# Functions for scripts that make many runs and print a row for each. A script sources this file at the top
+# of the tree with `name` set; logs are in $logs, build/release/NAME-logs.
 # shellcheck shell=sh disable=SC2154
 set -eu
 build=build/release
@@ -23,7 +23,7 @@ row() {
     esac
 }
 
-# The closing line; false if anything failed.
+# Print the closing line. Returns false if anything failed.
 rows_end() {
     printf '%d passed, %d failed\n' "$passed" "$failed"
     [ "$failed" -eq 0 ]

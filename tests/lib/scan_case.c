@@ -1,4 +1,4 @@
-/* Random scans and their expected results; every run draws the same. */
+/* Random scans and their expected results; every run draws the same scans. */
 #include "tests/lib/scan_case.h"
 
 #include "kernels/variants.h"
@@ -24,7 +24,8 @@ enum {
     SHARE = 3
 };
 
-/* One of three groups of programs: those of both signs share one. */
+/* Return the number of a type's group, of three groups. Signed and unsigned integers of one size
+ * are in the same group, because they share programs. */
 static uint64_t share_of(enum dtype dtype)
 {
     return (dtype >= DTYPE_U8 ? dtype - DTYPE_U8 + DTYPE_I8 : dtype) % SHARE;
@@ -49,7 +50,7 @@ bool scan_case_usual_kernel(unsigned kernel, enum dtype dtype)
     }
 }
 
-/* The kernel that a CPU runs a plan by. */
+/* Return the variant that a CPU uses for a plan. */
 static unsigned kernel_of(const struct scan_plan *plan)
 {
     const struct scan_piece piece = {.plan = plan};
@@ -66,8 +67,8 @@ bool scan_case_usual_on(const struct scan_device *device, const struct scan_plan
     return !scan_device_info(device)->built_in || scan_case_usual(plan);
 }
 
-/* Lines of `length` elements, `step` elements from one to the next, until all are drawn: of one
- * family or, one time in four, each of its own. */
+/* Draw lines of `length` elements with distance `step`, until `count` elements are drawn: all
+ * of one family, or, one time in four, each line of its own family. */
 static void draw_floats(enum dtype dtype, unsigned char *in, size_t count, size_t step,
                         size_t length, bool special)
 {

@@ -1,5 +1,5 @@
 /* Slab of a trial:   guard | skew, input | guard | skew, output | guard
- * In place there is no output. */
+ * In place there is no separate output. */
 #include "tests/lib/scan_trial.h"
 
 #include "tests/lib/ktest.h"
@@ -67,7 +67,7 @@ static bool all_bytes(const unsigned char *from, const unsigned char *to, unsign
     return true;
 }
 
-/* What a trial's slab holds, in bytes. */
+/* Sizes and offsets in a trial's slab, in bytes. */
 struct layout {
     size_t in_at;
     size_t in_bytes;

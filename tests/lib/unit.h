@@ -1,4 +1,4 @@
-/* cmocka with the headers it expects before it, in the order it needs. */
+/* cmocka, with the headers that it requires before it, in the required order. */
 #ifndef TALLY_TESTS_LIB_UNIT_H
 #define TALLY_TESTS_LIB_UNIT_H
 

@@ -201,7 +201,7 @@ static const struct {
     {"{\"data\":[-9223372036854775809]}", STATUS_INVALID_DATA, "data[0]",
      "out of range for int64"},
     {"{\"data\":[1,NaN],\"dtype\":\"int64\"}", STATUS_INVALID_DATA, "data[1]",
-     "'NaN', which int64 has not; float64 takes it"},
+     "'NaN', which is not a value of int64; float64 takes it"},
     {"{\"data\":[1,2.5],\"dtype\":\"int32\"}", STATUS_INVALID_DATA, "data[1]", "2.5"},
     {"{\"data\":[[1,2],[3,256]],\"dtype\":\"uint8\"}", STATUS_INVALID_DATA, "data[1][1]",
      "0 to 255"},

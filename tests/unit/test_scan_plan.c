@@ -434,7 +434,7 @@ static void strides_that_cannot_be_told_of_are_refused_before_they_hold_a_thread
     set_strides(&desc, in, out);
     for (int i = 0; i < 5; i++) { /* the least: others use the processor, too */
         const uint64_t begin_us = processor_us();
-        refused(&desc, STATUS_INVALID_STRIDES, "output_strides", "cannot be told");
+        refused(&desc, STATUS_INVALID_STRIDES, "output_strides", "did not show");
         const uint64_t took_us = processor_us() - begin_us;
         least_us = took_us < least_us ? took_us : least_us;
     }

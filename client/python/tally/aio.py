@@ -140,7 +140,7 @@ class _Wire(asyncio.BufferedProtocol):
         if self.ended is None:
             self.ended = exc or _Lost("it was closed")
             if isinstance(exc, ConnectionError):
-                self._read_what_came()
+                self._read_remaining()
         self.into = None
         self._wake()
 
@@ -240,7 +240,7 @@ class _Wire(asyncio.BufferedProtocol):
             self.into = None
         return len(early) + self.stored
 
-    def _read_what_came(self) -> None:
+    def _read_remaining(self) -> None:
         """Read the bytes that the socket still holds. The server may have refused a request before
         a write failed, and asyncio closes the socket without reading the refusal."""
         if self.transport.get_extra_info("ssl_object") is None:
@@ -553,7 +553,7 @@ class AsyncClient(Options[AsyncParts]):
                     return text
                 raise call.refusal(head, text)
             except TallyError as error:
-                await asyncio.sleep(call.settle(error, head))
+                await asyncio.sleep(call.retry_delay(error, head))
 
     def _take_wire(self) -> _Wire | None:
         while self._wires:

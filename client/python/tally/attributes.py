@@ -18,8 +18,8 @@ from tally.errors import InvalidArgument
 from tally.layout import Operand
 
 NaN = Literal["propagate", "zero", "skip"]
-# By name. A flag that is set is True, and an infinite or NaN initial value is a text. The service
-# has defaults for all others.
+# Attributes by name: True for a flag that is set, a text for an infinite or NaN initial value. The
+# service has defaults for attributes that are not given.
 Attributes = dict[str, str | int | float]
 
 
@@ -91,7 +91,7 @@ def _initial(value: Any, operand: Operand) -> str | int | float:
         )
     if not _is_held(found, operand.sums):
         raise InvalidArgument(
-            f"initial is {value!r}, which is beyond the type of the sums, {operand.sums}",
+            f"initial is {value!r}, which is out of range for the type of the sums, {operand.sums}",
             field="initial",
         )
     if math.isfinite(found):

@@ -5,7 +5,8 @@ same rules. This module does no input or output.
     repeat: send call.head() and the body; read a Head
             200: call.judge(head), then exactly the expected bytes
             other statuses: the error is call.refusal(head, text)
-            an error: sleep for call.settle(error) seconds; settle() raises an error that is final
+            an error: sleep for call.retry_delay(error) seconds; retry_delay() raises an error
+            that is final
 
 tally.transport executes these steps with blocking sockets, tally.aio with asyncio.
 
@@ -202,8 +203,8 @@ class Request:
     # Raises BadAnswer unless the fields of a 200 answer belong to this request.
     check: Callable[[dict[str, str]], None] | None = None
     once: bool = False  # no retry after the first byte of the answer, which overwrites the input
-    # The server itself writes the sums to the caller's memory. An attempt may have begun to write
-    # unless its error is one of _BEFORE_THE_SCAN. Together with `once`.
+    # The server itself writes the sums to the caller's memory. A failed attempt may have begun to
+    # write unless its error is one of _BEFORE_THE_SCAN. Set together with `once`.
     writes_there: bool = False
     single: bool = False  # one attempt
     deadline: float = math.inf  # seconds of the monotonic clock; sent to the server, too
@@ -212,7 +213,7 @@ class Request:
 
 
 class Budget:
-    """The retries that a client may make: one for ten calls and one a second, at most ten saved.
+    """The retries that a client may make: one for ten calls and one per second, at most ten saved.
 
     The limit keeps clients from multiplying the load of an overloaded server."""
 
@@ -450,7 +451,7 @@ class Call:
 
     # ---- another attempt ----
 
-    def settle(self, error: TallyError, head: Head | None) -> float:
+    def retry_delay(self, error: TallyError, head: Head | None) -> float:
         """Return the seconds until the next attempt after a failed one. Raises the error if no
         attempt follows."""
         self.attempts += 1

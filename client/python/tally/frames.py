@@ -5,8 +5,8 @@
 
 The columns of each element type are one array, so a frame of one type is one request, and a frame
 of several types is one request for each type. The rules of pandas apply to frames: axis None is 0,
-and nan None is "skip". Types with pandas.NA ("Int64", "boolean", ...) are sent with 0 or NaN in its
-place, and the sums get pandas.NA back.
+and nan None is "skip". In types with pandas.NA ("Int64", "boolean", ...) each
+pandas.NA is sent as 0 or NaN, and its sum becomes pandas.NA.
 
 This module does not import pandas: an object can be a frame only if the caller imported pandas.
 
@@ -53,7 +53,7 @@ def prepare_call(x: Any, axis: Any, out: Any, offsets: Any, groups: Any, **optio
         return prepare_sums(x, axis, out, offsets, groups, **options)
     if out is not None:
         raise InvalidArgument(
-            "out is given, but the sums of a DataFrame or Series are a new one: leave it away, or "
+            "out is given, but the sums of a DataFrame or Series are a new one: leave it out, or "
             "sum x.to_numpy()",
             field="out",
         )

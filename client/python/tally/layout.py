@@ -2,7 +2,7 @@
 
 An input is sent as the bytes between its first and its last element, together with its strides:
 transposed, in Fortran order, a window of a larger array, broadcast. The input is copied first only
-if the service cannot describe it (negative strides, big-endian, elements at addresses that are no
+if the service cannot describe it (negative strides, big-endian, elements at addresses that are not
 multiples of their size) or if more than half of these bytes would be gaps.
 
 Sums of timedelta64 arrive as int64 in the memory of the caller's array; finish() then stores NaT.
@@ -44,7 +44,7 @@ class Operand(NamedTuple):
     nat: Array | None  # True where x has NaT; None if it has none
 
     def sums_shape(self, extra: int) -> tuple[int, ...]:
-        """Return the shape of the sums, of which there are `extra` more along the axis."""
+        """Return the shape of the sums. extra: number of additional sums along the axis."""
         shape = list(self.array.shape)
         shape[self.axis] += extra
         return tuple(shape)
@@ -60,8 +60,8 @@ def as_operand(
 ) -> Operand:
     """Return `x` as an operand with sums of type `dtype`; flattened for axis None.
 
-    length: elements of a line, None for those of `x`; inf for an axis that goes on. seen: False if
-    `x` is empty and stands for elements that a worker reads later."""
+    length: elements of a line; None: those of `x`; inf: unknown. seen: False if `x` is empty and
+    stands for elements that a worker reads later."""
     array = as_array(x)
     shape, number = _as_summed(array, axis)
     own = shape[number] if length is None else length
@@ -77,19 +77,19 @@ def axis_size(array: Array, axis: SupportsIndex | None) -> int:
 
 
 def along(axis: int, index: Any) -> tuple[Any, ...]:
-    """Return the index of places along an axis, whatever the dimensions behind the axis."""
+    """Return an index that selects `index` along an axis, and all along the other dimensions."""
     return (*(slice(None),) * axis, index)
 
 
 def extra_sums(include_initial: Any, segments: Segments | None) -> int:
-    """Return how many sums there are more than elements, along the axis."""
+    """Return the number of sums along the axis minus the number of elements."""
     if not include_initial:
         return 0
     return 1 if segments is None else segments.segment_count
 
 
 def _as_summed(array: Array, axis: SupportsIndex | None) -> tuple[tuple[int, ...], int]:
-    """Return the shape that an array is summed in, and the axis, 0 to rank - 1."""
+    """Return the shape in which an array is summed, and the axis, 0 to rank - 1."""
     if axis is None:
         return (array.size,), 0
     shape = array.shape or (1,)
@@ -139,7 +139,7 @@ def bytes_of(array: Array) -> memoryview:
 
 
 def input_buffer(array: Array) -> tuple[memoryview, Sequence[int] | None]:
-    """Return the bytes to send for an array, and its strides in elements; None if it is packed."""
+    """Return the bytes to send for an array, and its strides in elements; None: C-contiguous."""
     if sys.byteorder == "big":
         array = array.astype(array.dtype.newbyteorder("<"))
     if array.flags.c_contiguous:
@@ -170,7 +170,7 @@ class Output(NamedTuple):
     result: Array  # the caller's array
     filled: Array  # the array that the answer's bytes fill: `result`, or a temporary one
     buffer: memoryview  # the memory of `filled`
-    strides: Sequence[int] | None  # of `filled` in elements; None if it is packed
+    strides: Sequence[int] | None  # of `filled` in elements; None if it is C-contiguous
 
 
 def output_buffer(
@@ -254,8 +254,8 @@ class Scan(NamedTuple):
         return self.result
 
     def _places(self) -> Array:
-        """Return the index along the axis of the sum of each element, behind the initial sums of
-        the segments up to its own, with `reverse` of those before its own."""
+        """Return the index along the axis of each element's sum. The initial sums of earlier
+        segments precede this sum, and, without `reverse`, that of its own segment, too."""
         places = np.arange(self.operand.array.shape[self.operand.axis]) + (not self.reverse)
         return places if self.segments is None else places + self.segments.numbers()
 

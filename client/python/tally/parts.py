@@ -1,7 +1,7 @@
 """Arrays larger than a part, cut into blocks (docs/carry.md).
 
-    chains()      the blocks of an array. Chains do not depend on each other, so several are in
-                  flight. Within a chain each block needs the carry of the block before it.
+    chains()      the blocks of an array. Chains are independent, so several are in flight. Within
+                  a chain each block needs the carry of the block before it.
     blocks()      the scans of a chain's blocks
 
 Blocks follow the array's memory: the outermost dimension is cut first. Only if this dimension is
@@ -68,7 +68,7 @@ def _segment_runs(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[S
         filled = scan.output.filled[along(axis, place)]
         own = Segments(offsets[first : last + 1] - begin) if last > first + 1 else None
         if filled.size > 0:
-            # Of the output, part_scan() uses `filled` alone.
+            # part_scan() uses only `filled` of the output.
             output = scan.output._replace(result=filled, filled=filled)
             yield scan._replace(operand=operand, output=output, segments=own)
         first = last
@@ -129,8 +129,8 @@ def blocks(scan: Scan, chain: list[Index]) -> Iterator[tuple[Scan, Part | None]]
 
 
 def part_scan(scan: Scan, index: Index, alone: bool, first: bool) -> Scan:
-    """Return the scan of a block. The answer is packed unless the block is alone. The first block
-    of a chain has the initial value; later blocks have it in their carry."""
+    """Return the scan of a block. The answer is C-contiguous unless the block is alone. The first
+    block of a chain has the initial value; later blocks have it in their carry."""
     axis, target = scan.operand.axis, list(index)
     operand = scan.operand._replace(array=scan.operand.array[index], nat=None)
     begin, end = index[axis].start, index[axis].stop

@@ -191,8 +191,8 @@ def raw_request(scan: Scan, part: Part | None = None, carry: bytes = b"") -> Req
         carry_bytes_most(sums, _lines(operand)) if part in ("first", "next") else 0,
         into=scan.output.buffer,
         check=tensor_check(sums, filled.shape),
-        # The request is sent completely before a byte of its answer is stored. So an answer that
-        # overwrites the input prevents nothing but a retry, for all layouts.
+        # The request is sent completely before a byte of its answer is stored. Therefore an answer
+        # may overwrite the input in any layout; only a retry is then impossible.
         once=bool(np.may_share_memory(operand.array, filled)),
         deadline=scan.deadline,
     )

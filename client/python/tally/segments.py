@@ -4,9 +4,9 @@
 
     groups  3 5 3 5 5      order 0 2 1 3 4      offsets 0 2 5
 
-Groups are the sets of elements with equal keys. If the elements of a group do not lie beside each
-other, `order` gathers them (a stable sort, so that each group keeps its order), and the sums are
-scattered back to the places of their elements.
+Groups are the sets of elements with equal keys. If the elements of a group are not adjacent,
+`order` gathers them (a stable sort, so that each group keeps its order), and the sums are scattered
+back to the positions of their elements.
 
 Failure: InvalidArgument. Thread: any.
 """

@@ -1,8 +1,8 @@
 """Types in the signatures of the clients.
 
-The overloads of cumsum() give the element type of the sums by that of the array and by ``dtype``.
-The rules are those of tally.dtypes. A protocol stands for the types of pandas, so that pandas need
-not be installed.
+The overloads of cumsum() derive the element type of the sums from that of the array and from
+``dtype``, by the rules of tally.dtypes. A protocol represents the types of pandas, so that pandas
+need not be installed.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class _Timed(socket.socket):
 
 
 class _TimedTls(ssl.SSLSocket):
-    """The same with TLS."""
+    """A TLS socket that receives until `give_up`, over any number of calls."""
 
     give_up = math.inf
 
@@ -335,7 +335,7 @@ def run(call: Call, pool: Pool) -> bytes:
                 return text
             raise call.refusal(head, text)
         except TallyError as error:
-            time.sleep(call.settle(error, head))
+            time.sleep(call.retry_delay(error, head))
         _renew(call, answered=head is not None)
 
 

@@ -16,8 +16,8 @@ processed at the same time:
     block 1 -> totals ---> fold            the totals of a block to the carry before the block
     block 1 and the carry before it -> cumsum
 
-Tasks keep no block between the passes: a block is made twice and sent twice instead. So a worker
-holds only the blocks that it processes, for any length of the columns.
+Tasks keep no block between the passes: a block is computed twice and sent twice instead. Therefore
+a worker holds only the blocks that it processes, for any length of the columns.
 
 Failure: ImportError without dask, InvalidArgument, TallyError. Thread: any.
 """
@@ -94,9 +94,10 @@ def cumsum(
         offsets, groups: as for :meth:`tally.Client.cumsum`. The axis must be one chunk, because
             every task has them. groups are keys in memory.
         skipna: xarray's name for ``nan``: True is "zero", False is "propagate".
-        urls: URLs of the Tally servers that every worker may use, in turn. A worker whose TALLY_URL
-            is one of them uses this one first. A server that fails is left out for a time. None:
-            each worker uses the server of its own TALLY_URL only.
+        urls: URLs of the Tally servers that every worker may use; a worker alternates between
+            them. A worker whose TALLY_URL is one of them prefers this server. A worker does not use
+            a server that failed for some time. None: each worker uses only the server of its own
+            TALLY_URL.
         options: further arguments of :class:`tally.Client` in the workers, such as ``token``,
             ``ca_file`` and ``timeout``. They are part of the graph, which the scheduler sees.
 
@@ -257,7 +258,7 @@ class _Blocks:
 
 
 class _Column:
-    """The chunks that follow each other along the axis."""
+    """The chunks at one position of the other dimensions, in their order along the axis."""
 
     def __init__(self, sizes: Sequence[int], asked: tasks.Sum, extra: int) -> None:
         self.asked = asked

@@ -3,10 +3,11 @@
     replicas(urls, options)      the replicas of a process, made once
     Replicas.ask(work)           calls work(client) with a replica that answers
 
-The replicas are used in turn. If the TALLY_URL of the process is one of them, this replica runs
-beside the worker and is used first. A replica that is busy, cannot be reached, breaks the
-connection or exceeds the timeout rests, each time twice as long, and the next replica does the
-work. A sum has no side effects, so work that failed in the middle can be repeated.
+The process alternates between the replicas (round robin). If the TALLY_URL of the process is one of
+them, this replica runs beside the worker and is preferred. A replica that is busy, cannot be
+reached, breaks the connection or exceeds the timeout is not used for a pause, which doubles with
+each failure, and the next replica does the work. A sum has no side effects, so work that failed in
+the middle can be repeated.
 
 Failure: the last error, if no replica has done the work PATIENCE seconds after the first failure.
 In this time a service manager can restart a tallyd. Errors that every replica would return (a
@@ -43,7 +44,7 @@ class Replica:
         self.pause = 0.0  # seconds of the last rest
 
     def rest(self, now: float) -> None:
-        """Begin a rest after a failure. A failure of work that began before the rest does not
+        """Begin a pause after a failure. A failure of work that began before the rest does not
         prolong it."""
         if now >= self.rests_until:
             self.pause = min(max(self.pause * 2, REST_FIRST), REST_MAX)

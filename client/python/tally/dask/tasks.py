@@ -36,7 +36,7 @@ class Sum:
     reverse: bool
     nan: str | None
     initial: Any  # applies to the first block with elements
-    include_initial: bool  # the same
+    include_initial: bool  # applies to the first block with elements
     offsets: Array | None  # with offsets or groups the axis is one chunk
     groups: Array | None
     urls: tuple[str, ...] | None
