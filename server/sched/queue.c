@@ -380,7 +380,7 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
 static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
                         uint64_t now_ns)
 {
-    if (!refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
+    if (worker == NULL || !refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
         return false;
     }
     worker->device->measured_ns = now_ns; /* one worker of the device is enough */
