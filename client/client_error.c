@@ -36,8 +36,8 @@ void client_error_reset(struct tally_error *err)
     }
 }
 
-static void record(struct tally_error *err, enum tally_status status, const char *format,
-                   va_list args)
+__attribute__((format(printf, 3, 0))) static void
+record(struct tally_error *err, enum tally_status status, const char *format, va_list args)
 {
     if (err != NULL) {
         err->status = status;

@@ -61,19 +61,19 @@ static const char *parse_tcp(struct tally *client, const char *url)
     }
     CURLU *parsed = curl_url();
     char *text = NULL;
+    char *part = NULL; /* one that a server's URL must not have */
     const char *trouble = NULL;
     if (parsed == NULL) {
         return NO_MEMORY;
     }
     if (curl_url_set(parsed, CURLUPART_URL, with_scheme, CURLU_NON_SUPPORT_SCHEME) !=
-        CURLUE_OK) {
+            CURLUE_OK ||
+        curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
         trouble = "it is not a URL";
-    } else if (curl_url_get(parsed, CURLUPART_QUERY, &text, 0) == CURLUE_OK) {
+    } else if (curl_url_get(parsed, CURLUPART_QUERY, &part, 0) == CURLUE_OK) {
         trouble = "it must not have a query ('?')";
-    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &text, 0) == CURLUE_OK) {
+    } else if (curl_url_get(parsed, CURLUPART_FRAGMENT, &part, 0) == CURLUE_OK) {
         trouble = "it must not have a fragment ('#')";
-    } else if (curl_url_get(parsed, CURLUPART_URL, &text, 0) != CURLUE_OK) {
-        trouble = "it is not a URL";
     } else if (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0) {
         trouble = "its scheme must be http, https, unix or http+unix";
     } else {
@@ -82,6 +82,7 @@ static const char *parse_tcp(struct tally *client, const char *url)
     }
     curl_url_cleanup(parsed);
     curl_free(text);
+    curl_free(part);
     return trouble;
 }
 

@@ -382,8 +382,8 @@ int options_parse(int argc, char **argv, struct settings *settings)
     int found = 0;
     list_options(names, letters);
     opterr = 0;
-    while ((found = getopt_long(argc, argv, letters, names, NULL)) !=
-           -1) { /* NOLINT(concurrency-mt-unsafe) */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): no thread runs yet */
+    while ((found = getopt_long(argc, argv, letters, names, NULL)) != -1) {
         STEP(store_word(found, argv, given, settings));
     }
     for (; optind < argc; optind++) {

@@ -251,7 +251,7 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
     }
     if (!open && length <= room / line) { /* whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
-        cutting.outer_step = larger_of(smaller_of(room / (length * line), cutting.outer), 1);
+        cutting.outer_step = larger_of(smaller_of(room / line / length, cutting.outer), 1);
     } else { /* a stretch of the axis */
         cutting.length_step = larger_of(room / line, 1);
         cutting.outer_step = 1;
@@ -464,18 +464,19 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     const uint64_t most = chained
                               ? smaller_of(cutting->length_step, cutting->length - next.at)
                               : smaller_of(cutting->outer_step, cutting->outer - next.outer);
+    /* Lines without elements have a sum. */
+    const bool empty_lines = unit_bytes == 0 && cutting->extra > 0 && cutting->inner > 0 &&
+                             cutting->outer != OPEN_SIZE;
     const bool over = next.outer == cutting->outer || most == 0;
     uint64_t units = 0;
     struct text_batch batch = {.numbers = to, .kept = kept, .dtype = parts->tensor.dtype};
     *box = (struct box){.outer = next.outer, .at = next.at, .first = next.at == 0};
-    if (!over && unit_bytes == 0 && cutting->extra > 0 && cutting->inner > 0 &&
-        cutting->outer != OPEN_SIZE) { /* lines without elements, which have a sum */
-        units = most;
-    } else if (over || unit_bytes == 0) {
+    if (over || (unit_bytes == 0 && !empty_lines)) {
         return !parts->bytes->stream ? EXIT_DONE
                : parts->is_text      ? check_end_of_text(parts, to)
                                      : check_end(parts);
-    } else if (parts->bytes->stream) {
+    }
+    if (parts->bytes->stream && !empty_lines) {
         STEP(read_stream(parts, to, most, unit_bytes, &batch, &units));
     } else {
         units = most;

@@ -83,24 +83,31 @@ static void estimate_begin(struct dispatch_worker *worker, uint64_t ready_ns, ui
     worker->end_ns = worker->begin_ns;
 }
 
+/* A waiting request, and the free worker that may take it. */
+struct candidate {
+    const struct dispatch_worker *worker;
+    const struct request *request;
+    unsigned class;    /* of the request */
+    uint64_t ready_ns; /* time from which a worker may take the request */
+    uint64_t now_ns;
+};
+
 /* Returns the other worker that would finish a request first, NULL if none serves its class.
  * out   *end_ns: when */
 static struct dispatch_worker *first_other(struct dispatch *dispatch,
-                                           const struct dispatch_worker *worker,
-                                           const struct request *request, unsigned class,
-                                           uint64_t ready_ns, uint64_t now_ns, uint64_t *end_ns)
+                                           const struct candidate *candidate, uint64_t *end_ns)
 {
     struct dispatch_worker *first = NULL;
     struct dispatch_worker *other = NULL;
     LIST_FOREACH(other, &dispatch->workers, link)
     {
-        if (other == worker || !worker_serves(other, class)) {
+        if (other == candidate->worker || !worker_serves(other, candidate->class)) {
             continue;
         }
         if (other->given == NULL) {
-            estimate_begin(other, ready_ns, now_ns);
+            estimate_begin(other, candidate->ready_ns, candidate->now_ns);
         }
-        const uint64_t ns = other->end_ns + further_ns(other, request);
+        const uint64_t ns = other->end_ns + further_ns(other, candidate->request);
         if (first == NULL || ns < *end_ns) {
             first = other;
             *end_ns = ns;
@@ -111,19 +118,19 @@ static struct dispatch_worker *first_other(struct dispatch *dispatch,
 
 /* Decide about a request, the next one of the schedule. Returns true if the worker takes it.
  * Otherwise another worker is given the request, if any serves its class. */
-static bool decide(struct dispatch *dispatch, const struct dispatch_worker *worker,
-                   const struct request *request, unsigned class, uint64_t ready_ns,
-                   uint64_t now_ns, struct dispatch_found *found)
+static bool decide(struct dispatch *dispatch, const struct candidate *candidate,
+                   struct dispatch_found *found)
 {
+    const struct request *request = candidate->request;
+    const uint64_t now_ns = candidate->now_ns;
     uint64_t end_ns = 0;
-    struct dispatch_worker *other =
-        first_other(dispatch, worker, request, class, ready_ns, now_ns, &end_ns);
-    const bool serves = worker_serves(worker, class);
+    struct dispatch_worker *other = first_other(dispatch, candidate, &end_ns);
+    const bool serves = worker_serves(candidate->worker, candidate->class);
     found->rival = other;
     if (other == NULL) {
         return serves;
     }
-    const uint64_t own_ns = request_ns(worker, request);
+    const uint64_t own_ns = request_ns(candidate->worker, request);
     if (serves && is_no_later(own_ns, end_ns - now_ns)) {
         const uint64_t rival_ns = request_ns(other, request);
         found->rival_wait_ns = end_ns - now_ns - smaller_of(rival_ns, end_ns - now_ns);
@@ -183,8 +190,12 @@ bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch
             continue;
         }
         looked_at++;
-        if (decide(dispatch, worker, request, c, request->times.queued + delay_ns, now_ns,
-                   found)) {
+        const struct candidate candidate = {.worker = worker,
+                                            .request = request,
+                                            .class = c,
+                                            .ready_ns = request->times.queued + delay_ns,
+                                            .now_ns = now_ns};
+        if (decide(dispatch, &candidate, found)) {
             found->cursor = cursors[c];
             found->class = c;
             return true;
@@ -205,9 +216,10 @@ bool dispatch_keeps(const struct dispatch_worker *worker, const struct dispatch_
 /* ---- after a decision ---- */
 
 void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
-                    const struct dispatch_found *found, const struct request *first,
-                    size_t count, uint64_t cost_ns, uint64_t now_ns)
+                    const struct dispatch_found *found, const struct dispatch_batch *batch,
+                    uint64_t now_ns)
 {
+    const struct request *first = batch->first;
     struct dispatch_device *device = worker->device;
     const struct dispatch_worker *rival = found->rival;
     struct dispatch_worker *other = NULL;
@@ -218,7 +230,7 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
                                      .bytes = plan->elements * dtype_info(plan->dtype)->bytes,
                                      .own_ns = request_ns(worker, first)};
     worker->busy = true;
-    worker->since_ns = now_ns + worker_batch_ns(worker, choice.dtype, cost_ns);
+    worker->since_ns = now_ns + worker_batch_ns(worker, choice.dtype, batch->cost_ns);
     if (rival != NULL && rival->device != device) {
         choice.other = rival->device->number;
         choice.other_ns = found->rival_wait_ns + request_ns(rival, first);
@@ -230,7 +242,7 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
         if (other->device->counted != dispatch->batches && !other->busy &&
             worker_serves(other, found->class) && request_ns(other, first) > choice.own_ns) {
             other->device->counted = dispatch->batches;
-            other->device->declined += count;
+            other->device->declined += batch->count;
             other->device->choice = (struct dispatch_choice){.made = true,
                                                              .dtype = choice.dtype,
                                                              .bytes = choice.bytes,

@@ -106,11 +106,16 @@ bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch
 bool dispatch_keeps(const struct dispatch_worker *worker, const struct dispatch_found *found,
                     enum dtype dtype, uint64_t cost_ns);
 
-/* The worker has taken a batch that begins with the request that was found. cost_ns: of all its
- * requests. */
+struct dispatch_batch {
+    const struct request *first; /* borrowed; the request that was found */
+    size_t count;                /* number of requests */
+    uint64_t cost_ns;            /* cost of all of them */
+};
+
+/* The worker has taken a batch that begins with the request that was found. */
 void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
-                    const struct dispatch_found *found, const struct request *first,
-                    size_t count, uint64_t cost_ns, uint64_t now_ns);
+                    const struct dispatch_found *found, const struct dispatch_batch *batch,
+                    uint64_t now_ns);
 
 /* Record the time of a batch of the device. */
 void dispatch_measured(struct dispatch_device *device, enum dtype dtype, uint64_t cost_ns,

@@ -12,7 +12,7 @@ enum {
 
 static void window_add(struct pace_window *window, double sample)
 {
-    double sorted[PACE_SAMPLES];
+    double sorted[PACE_SAMPLES] = {0};
     unsigned count = 0;
     window->samples[window->next] = sample;
     window->next = (window->next + 1) % PACE_SAMPLES;

@@ -10,6 +10,7 @@
 #include "server/sched/line.h"
 #include "server/sched/request.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 enum {
@@ -227,6 +228,7 @@ void queue_charge(struct queue *queue, struct dispatch_device *device,
                   const struct request *first, uint64_t took_ns)
 {
     uint64_t cost_ns = 0;
+    assert(first != NULL);
     for (const struct request *request = first; request != NULL; request = request->line.next) {
         cost_ns += request->line.cost_ns;
     }
@@ -366,8 +368,9 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
     }
     batch_form(&found, options, batch, expired);
     if (options->worker != NULL) {
-        dispatch_taken(&queue->dispatch, options->worker, &found, batch->requests.first,
-                       batch->count, batch->cost_ns, now_ns);
+        const struct dispatch_batch taken = {
+            .first = batch->requests.first, .count = batch->count, .cost_ns = batch->cost_ns};
+        dispatch_taken(&queue->dispatch, options->worker, &found, &taken, now_ns);
     }
     if (line_count(&queue->line, LINE_ALL) == 0) { /* nothing is left to wake a taker for */
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
