@@ -115,7 +115,7 @@ def test_who_sends_faster_than_its_rate_is_refused_before_its_body(start_server)
     assert post(server, 32 * MIB).status == 200  # of any length, by who was quiet
     with server.wire() as wire:
         answer = wire.send(head(MIB, Content_Length=MIB)).answer()  # no byte of the body
-        says = ["this client has sent", "1 MiB a second", "the server's --per-client-bytes-per-s"]
+        says = ["this client has sent", "1 MiB per second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
     assert 1 < int(answer.headers["Retry-After"]) <= 31  # one second is free
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)

@@ -45,8 +45,10 @@ def test_who_stops_it_waits_longer_than_a_drain_takes():
 
 def test_there_may_be_as_many_threads_as_a_large_machine_has(start_server):
     few, more = (start_server("--cpus", str(cpus)).threads() for cpus in (1, 9))
-    of_a_core = (more - few) / 8 + 1  # the driver's start with the first large launch
-    assert 1.5 < of_a_core < 3.5  # two, or three with PoCL, but for one that only starts or ends
+    of_a_core = (more - few) / 8
+    # Two or three, with PoCL one more; but for one that only starts or ends. The threads of Tally's own
+    # driver start with the first large launch, which measures the device.
+    assert 1 < of_a_core < 3.5
     assert unit("TasksMax") >= few + 3 * CORES
     assert COMPOSE["pids_limit"] == unit("TasksMax")
 
