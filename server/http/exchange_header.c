@@ -86,6 +86,21 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
+/* Refuse a method that the route does not have. A tensor that is posted to the page of links was
+ * meant for /v1/cumsum. */
+static enum status refuse_method(const struct exchange *exchange, const char *method,
+                                 const char *path, const struct route *route, struct error *err)
+{
+    if (strcmp(path, "/") == 0 && strcmp(method, "POST") == 0) {
+        return error_set(err, STATUS_METHOD_NOT_ALLOWED,
+                         "the method is POST, this path takes %s; sums are computed by POST "
+                         "%.200s/v1/cumsum",
+                         route_allow(route), exchange->loop->server->config->base_path);
+    }
+    return error_set(err, STATUS_METHOD_NOT_ALLOWED, "the method is %.20s, this path takes %s",
+                     method, route_allow(route));
+}
+
 /* Check the route on a connection of --probe-listen, which serves one request: the number of
  * these connections is small. */
 static enum status check_probe(struct exchange *exchange, struct error *err)
@@ -129,9 +144,7 @@ static enum status find_route(struct exchange *exchange, const char *method, str
         return refuse_path(exchange, target.path, path, err);
     }
     if ((match.route->methods & exchange->method_bit) == 0) {
-        return error_set(err, STATUS_METHOD_NOT_ALLOWED,
-                         "the method is %.20s, this path takes %s", method,
-                         route_allow(match.route));
+        return refuse_method(exchange, method, path, match.route, err);
     }
     return STATUS_OK;
 }

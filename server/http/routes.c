@@ -169,15 +169,23 @@ static size_t compare_path(const char *path, const struct route *route,
     return distance;
 }
 
-/* Return the path of v2 that answers the purpose of a path of KServe's v1: /v1/models/NAME:predict is
- * /v2/models/NAME/infer. Returns other paths unchanged. The result is `path` or `room`. */
-static const char *path_of_v2(const char *path, char room[NEAR_BYTES + 1])
+/* Return the path that answers the purpose of one without a version, or of KServe's v1: /cumsum
+ * means /v1/cumsum, and /v1/models/NAME:predict means /v2/models/NAME/infer. Returns other
+ * paths unchanged. The result is `path` or `room`. */
+static const char *versioned_path(const char *path, char room[NEAR_BYTES + 1])
 {
+    static const char version[] = "/v1";
+    static const char cumsum[] = "/cumsum";
     static const char models[] = "/v1/models";
     static const char predict[] = ":predict";
     const size_t bytes = strlen(path);
     const size_t begin = sizeof models - 1;
     const size_t end = sizeof predict - 1;
+    if (bytes + sizeof version - 1 <= NEAR_BYTES &&
+        strncmp(path, cumsum, sizeof cumsum - 1) == 0) {
+        (void)snprintf(room, NEAR_BYTES + 1, "%s%s", version, path);
+        return room;
+    }
     if (bytes > NEAR_BYTES || strncmp(path, models, begin) != 0 ||
         (path[begin] != '\0' && path[begin] != '/')) {
         return path;
@@ -191,7 +199,7 @@ static const char *path_of_v2(const char *path, char room[NEAR_BYTES + 1])
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES])
 {
     char room[NEAR_BYTES + 1];
-    path = path_of_v2(path, room);
+    path = versioned_path(path, room);
     const size_t bytes = strlen(path);
     const struct route *nearest = NULL;
     struct near_model model = {.at = NULL};

@@ -467,6 +467,7 @@ def test_unknown_path_is_404(client, path):
         ("/v1/models", "GET /v2/models?"),
         ("/v1/models/cumsum:predict", "POST /v2/models/cumsum/infer?"),
         ("/v1/cumsun", "POST /v1/cumsum?"),
+        ("/cumsum", "POST /v1/cumsum?"),
     ],
 )
 def test_an_unknown_path_is_told_which_one_is_near(start_server, client, path, meant):
@@ -474,6 +475,14 @@ def test_an_unknown_path_is_told_which_one_is_near(start_server, client, path, m
     based = start_server("--base-path", "/sums").client().get("/sums" + path)
     says = "did you mean {} /sums{}".format(*meant.split())
     calls.expect_error(based, 404, "not_found", says=says)
+
+
+def test_a_tensor_posted_to_the_page_of_links_is_told_the_path_of_sums(start_server, client):
+    says = "this path takes GET, HEAD; sums are computed by POST {}/v1/cumsum"
+    answer = client.post_json("/", {"data": [1, 2]})
+    calls.expect_error(answer, 405, "method_not_allowed", says=says.format(""))
+    based = start_server("--base-path", "/sums").client().post_json("/sums/", {"data": [1, 2]})
+    calls.expect_error(based, 405, "method_not_allowed", says=says.format("/sums"))
 
 
 def near_misses(path):

@@ -78,6 +78,8 @@ static void the_nearest_path_is_told(void **state)
         {"/v1/models/cumsum_int8:predict", "/v2/models/cumsum_int8/infer"},
         {"/v1/models/resnet50:predict", "/v2/models/cumsum/infer"},
         {"/v1/cumsums", "/v1/cumsum"},
+        {"/cumsum", "/v1/cumsum"},
+        {"/cumsum/totals", "/v1/cumsum/totals"},
         {"/livz", "/livez"},
     };
     static const char *const far[] = {"",

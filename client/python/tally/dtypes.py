@@ -159,7 +159,11 @@ def _parsed(dtype: Any) -> np.dtype[Any]:
         parsed: np.dtype[Any] = np.dtype(dtype)
         return parsed
     except (TypeError, ValueError, SyntaxError):  # NumPy evaluates some texts as Python
-        raise InvalidArgument(f"there is no element type {dtype!r}", field="dtype") from None
+        raise InvalidArgument(
+            f"there is no element type {dtype!r}, expected one such as 'float64', 'float32' or "
+            "'int64'",
+            field="dtype",
+        ) from None
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:

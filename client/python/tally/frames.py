@@ -130,7 +130,7 @@ def _block(
         else:
             raise InvalidArgument(
                 f"elements of type {dtype} cannot be summed: convert them first, "
-                "x.astype('float64') or x.astype('Int64'), or leave the column out",
+                "x.astype('float64') or x.astype('Int64')",
                 field="x",
             )
         return _Block(
@@ -140,7 +140,11 @@ def _block(
         if error.field in ("x", "dtype") and table.shape[1] > 1 and not across:
             names = [repr(table.columns[column]) for column in columns[:_NAMES_SHOWN]]
             names += ["..."] if len(columns) > _NAMES_SHOWN else []
-            error.args = (f"column{'s' * (len(columns) > 1)} {', '.join(names)}: {error}",)
+            advice = "; or sum the columns of numbers alone, x.select_dtypes('number')"
+            error.args = (
+                f"column{'s' * (len(columns) > 1)} {', '.join(names)}: {error}"
+                f"{'' if dtype.kind in 'biufc' else advice}",
+            )
         raise
 
 

@@ -408,6 +408,28 @@ def test_objects_are_not_cut_to_integers(connect, server, x, odd):
     assert client.cumsum(whole, dtype="int64").tolist() == [2, 5, 6, 10]
 
 
+@pytest.mark.parametrize(
+    ("x", "advice"),
+    [
+        (None, "x is None, expected an array or a list"),
+        ("in.npy", r"x is a text, .* numpy.load\(x\) reads"),
+        ((i for i in range(3)), r"x is of type generator, .*, such as list\(x\)$"),
+        ({1, 2}, r"x is of type set, .*, such as list\(x\)$"),
+        ({"a": 1}, r"x is of type dict, .*, such as list\(x.values\(\)\)$"),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_the_refusal_of_an_object_that_is_no_array_says_how_to_make_one(connect, x, advice):
+    with pytest.raises(tally.InvalidArgument, match=advice) as caught:
+        connect("http://127.0.0.1:1").cumsum(x)
+    assert caught.value.field == "x"
+
+
+def test_the_refusal_of_an_unknown_dtype_names_some_types(connect):
+    with pytest.raises(tally.InvalidArgument, match="'float99', expected one such as 'float64'"):
+        connect("http://127.0.0.1:1").cumsum([1], dtype="float99")
+
+
 def test_a_dtype_that_has_no_sums_is_named(connect):
     for dtype in ("complex64", "m8[s]", "longdouble", "S3", object, bool):
         with pytest.raises(

@@ -131,6 +131,7 @@ def test_a_frame_of_one_type_is_one_request(connect):
         ("x", "column 'b': elements of type category", {"b": pandas.Categorical([1, 2])}, {}),
         ("x", "column 'b': .* no sum", {"b": pandas.to_datetime(["2024", "2025"])}, {}),
         ("dtype", "columns 'b', 'c': elements of type object", {"b": ["x", "y"], "c": "z"}, {}),
+        ("dtype", r"or sum the columns of numbers alone, x.select_dtypes\(", {"b": ["x", "y"]}, {}),
         ("dtype", r"'b', 'c', 'd', \.\.\.: ", dict.fromkeys("bcde", "z"), {}),
         ("axis", "axis is 'z', expected 0, 1, 'index' or 'columns'", {}, {"axis": "z"}),
         ("axis", "axis 2 of", {}, {"axis": 2}),
