@@ -399,11 +399,11 @@ def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_
 def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
     server = start_server("--batch-delay-us", "50000")
     with server.wire() as wire:
-        wire.send(b"".join(numbered(at, "length") for at in range(12)))
+        wire.send(b"".join(numbered(at, "length") for at in range(40)))  # two seconds
         wire.half_close().await_half_closed()
         server.await_active(1)
         server.signal(signal.SIGTERM)
-        assert answers_of_pipe(wire, 12).headers["Connection"] == "close"
+        assert answers_of_pipe(wire, 40).headers["Connection"] == "close"
         assert wire.closed()
     assert server.wait() == 0
 
