@@ -122,7 +122,7 @@ MUST_CHECK bool infer_admit(struct request *request, uint64_t more);
 
 /* Check after the header is read, and the head is decoded if it needs no byte of the body, that the
  * request can begin and meet its deadline. Sets request->reply.retry_after_s. Thread: loop.
- * err   TOO_LARGE, QUEUE_FULL, THROTTLED */
+ * err   TOO_LARGE, QUEUE_FULL, THROTTLED, DEADLINE_PASSED */
 MUST_CHECK enum status infer_check(struct request *request, struct error *err);
 
 #endif

@@ -77,7 +77,7 @@ void admission_destroy(struct admission *admission); /* no request waits; NULL i
 /* Check, before the body of a large request is read, that the request can begin and meet its
  * deadline. *wait_ns: estimated time until its answer, 0 if it need not wait
  * err   TOO_LARGE: the claim exceeds the budget; QUEUE_FULL: too many requests wait, or the deadline
- *       is earlier than the answer */
+ *       is earlier than the answer; DEADLINE_PASSED */
 MUST_CHECK enum status admission_check(struct admission *admission,
                                        const struct request *request, uint64_t claim,
                                        uint64_t cost_ns, uint64_t *wait_ns, struct error *err);

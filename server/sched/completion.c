@@ -126,16 +126,20 @@ void request_end_expired(struct request *first, uint64_t now_ns, const char *wai
 enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                struct error *err)
 {
-    uint64_t now_ns = clock_now_ns();
-    if (request->arrival.deadline_ns == 0 || now_ns + wait_ns <= request->arrival.deadline_ns) {
+    const uint64_t deadline_ns = request->arrival.deadline_ns;
+    const uint64_t now_ns = clock_now_ns();
+    if (deadline_ns == 0 || now_ns + wait_ns < deadline_ns) {
         return STATUS_OK;
+    }
+    if (now_ns >= deadline_ns) {
+        return error_set(err, STATUS_DEADLINE_PASSED,
+                         "the deadline passed before the request was read: allow more time");
     }
     return error_set(
         err, STATUS_QUEUE_FULL,
         "the work ahead of this request takes about %.1f ms, and its deadline is in %.1f ms: "
         "try again after Retry-After seconds, or allow more time",
-        (double)wait_ns / NS_PER_MS,
-        (double)clock_span_ns(now_ns, request->arrival.deadline_ns) / NS_PER_MS);
+        (double)wait_ns / NS_PER_MS, (double)(deadline_ns - now_ns) / NS_PER_MS);
 }
 
 struct request *completion_take(struct completion *completion)

@@ -354,8 +354,8 @@ static inline void request_retry_after(struct request *request, uint64_t wait_ns
  * Thread: their owner, holding no lock. (completion.c) */
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
-/* Returns QUEUE_FULL if the deadline is earlier than wait_ns from now. Thread: the owner.
- * (completion.c) */
+/* Returns DEADLINE_PASSED if the deadline has passed, QUEUE_FULL if it will pass within wait_ns.
+ * Thread: the owner. (completion.c) */
 MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                           struct error *err);
 

@@ -92,7 +92,7 @@ struct poster {
     pthread_t thread;
 };
 
-static void who_would_wait_beyond_its_deadline_is_refused(void **state)
+static void a_refusal_tells_a_deadline_that_has_passed_from_one_that_will(void **state)
 {
     struct request request = {.arrival.deadline_ns = 0};
     struct error err = ERROR_INIT;
@@ -102,6 +102,10 @@ static void who_would_wait_beyond_its_deadline_is_refused(void **state)
     assert_int_equal(request_check_wait(&request, 1800 * NS_PER_S, &err), STATUS_OK);
     assert_int_equal(request_check_wait(&request, 3601 * NS_PER_S, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "takes about 3601000.0 ms"));
+    request.arrival.deadline_ns = clock_now_ns();
+    assert_int_equal(request_check_wait(&request, 0, &err), STATUS_DEADLINE_PASSED);
+    assert_int_equal(request_check_wait(&request, 3600 * NS_PER_S, &err),
+                     STATUS_DEADLINE_PASSED);
 }
 
 static void *post_all(void *argument)
@@ -147,7 +151,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_empty_list_gives_nothing_and_is_not_readable, set_up,
                                         tear_down),
-        cmocka_unit_test(who_would_wait_beyond_its_deadline_is_refused),
+        cmocka_unit_test(a_refusal_tells_a_deadline_that_has_passed_from_one_that_will),
         cmocka_unit_test_setup_teardown(what_is_posted_comes_back_oldest_first, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_the_first_post_wakes_the_loop, set_up, tear_down),
