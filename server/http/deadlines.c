@@ -23,6 +23,11 @@
  * A slow sender gets a 408 by respond_early(), because libmicrohttpd can answer only a complete
  * request. In all cases conn_cut() then makes libmicrohttpd close the connection.
  *
+ * A sweep has one time: that of its heartbeat. The process may be stopped (SIGSTOP, a paused
+ * container) inside the sweep, and then the time of the stop is charged to no client: the next
+ * heartbeat finds out that the process was stopped. Other times of a connection may be later
+ * than that of the sweep; clock_span_ns() is 0 for them.
+ *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -482,9 +487,8 @@ static void client_hung_up(struct conn *conn)
     }
 }
 
-void deadline_sweep(struct http_loop *loop)
+void deadline_sweep(struct http_loop *loop, uint64_t now_ns)
 {
-    uint64_t now_ns = clock_now_ns();
     relieve_memory(loop, now_ns);
     relieve_places(loop, now_ns);
     for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;

@@ -119,7 +119,7 @@ static void wake_returned(struct request *request)
     }
 }
 
-static void follow_orders(struct http_loop *loop);
+static void follow_orders(struct http_loop *loop, uint64_t now_ns);
 
 static void on_done(uv_poll_t *poll, int status, int events)
 {
@@ -140,7 +140,7 @@ static void on_done(uv_poll_t *poll, int status, int events)
         accepting_open_handed(loop);
     }
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
-        follow_orders(loop); /* this was the wake-up of http_drain() */
+        follow_orders(loop, clock_now_ns()); /* this was the wake-up of http_drain() */
     }
 }
 
@@ -251,10 +251,9 @@ static void on_check(uv_check_t *check)
 
 static void on_heartbeat(uv_timer_t *timer);
 
-static void follow_orders(struct http_loop *loop)
+static void follow_orders(struct http_loop *loop, uint64_t now_ns)
 {
     if (atomic_load(&loop->http->draining)) {
-        uint64_t now_ns = clock_now_ns();
         if (loop->draining_ns == 0) {
             loop->draining_ns = now_ns;
             (void)uv_timer_start(&loop->heartbeat, on_heartbeat, DRAIN_BEAT_MS, DRAIN_BEAT_MS);
@@ -276,7 +275,7 @@ static void on_heartbeat(uv_timer_t *timer)
          conn = loop_next_conn(loop, conn)) {
         conn->moved_ns = now_ns;
     }
-    follow_orders(loop);
+    follow_orders(loop, now_ns);
     /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
     if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
@@ -288,7 +287,7 @@ static void on_heartbeat(uv_timer_t *timer)
             loop->unswept++;
         } else {
             loop->unswept = 0;
-            deadline_sweep(loop);
+            deadline_sweep(loop, now_ns);
         }
         accepting_resume(loop);
     }

@@ -271,8 +271,9 @@ void accepting_end(struct http_loop *loop, uint64_t now_ns);
 /* Close the loop's listening sockets, and all newcomers. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadlines.c: check all connections of the loop against their time limits. */
-void deadline_sweep(struct http_loop *loop);
+/* deadlines.c: check all connections of the loop against their time limits.
+ * now_ns   time of the heartbeat */
+void deadline_sweep(struct http_loop *loop, uint64_t now_ns);
 /* Cut the connections of this loop that were evicted. */
 void deadline_cut_evicted(struct http_loop *loop);
 #endif

@@ -755,7 +755,7 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
     """A frozen service (docker pause) finds the deadline over and its buffers full. It reads what has
     come, looks at the clock again a little later, and closes: by then the client, which was told that
     there was no room, may have sent all that it has, which is not all that it promised. It must see
-    that nobody reads on. Where the window is closed still: tests/unit/test_deadlines.c."""
+    that nobody reads on. Where the window is closed still: tests/unit/test_conn_cut.c."""
     server = start_server("--body-timeout-ms", "2000", moves_clock=True)
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])
     head = request[: len(request) - MIB].replace(b"%d" % MIB, b"%d" % (512 * MIB))

@@ -1,0 +1,134 @@
+/* The time by which a sweep judges (server/http/deadlines.c): connections that are records and
+ * sockets alone, on a loop without a thread. */
+#include "server/base/clock.h"
+#include "server/base/config.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/http/loop.h"
+#include "server/memory/memory.h"
+#include "tests/lib/unit.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    HEADER_MS = 2000,
+    IDLE_S = 3,
+    DRAIN_QUIET_MS = 400 /* QUIET_MS of deadlines.c */
+};
+
+static struct world {
+    struct config config;
+    struct server server;
+    struct http *http; /* owned: one loop */
+    struct http_loop *loop;
+    struct http_daemon daemon;
+    struct conn conn;
+    int client;
+} world;
+
+static int set_up(void **state)
+{
+    struct error err = ERROR_INIT;
+    const struct log_options log = {.fd = STDERR_FILENO, .level = LOG_ERROR};
+    const struct memory_options memory = {
+        .budget_bytes = 16 << 20, .small_slab_bytes = 1 << 20, .small_block_bytes = 64 << 10};
+    int ends[2];
+    (void)state;
+    world = (struct world){
+        .config = {.header_timeout_ms = HEADER_MS, .idle_timeout_s = IDLE_S},
+        .http = calloc(1, sizeof *world.http + sizeof *world.http->loops),
+    };
+    assert_non_null(world.http);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(log_open(&log, &world.server.log, &err), STATUS_OK);
+    assert_int_equal(metrics_create(&world.server.metrics, &err), STATUS_OK);
+    assert_int_equal(memory_create(&memory, &world.server.memory, &err), STATUS_OK);
+    assert_int_equal(places_init(&world.http->places, 4, 2, &err), STATUS_OK);
+    world.server.config = &world.config;
+    world.client = ends[1];
+    world.loop = &world.http->loops[0];
+    world.loop->http = world.http;
+    world.loop->server = &world.server;
+    http_daemons_init(world.loop);
+    world.daemon = (struct http_daemon){.loop = world.loop, .conn = &world.conn};
+    TAILQ_INSERT_TAIL(&world.loop->daemons, &world.daemon, link);
+    world.conn = (struct conn){.fd = ends[0], .loop = world.loop, .daemon = &world.daemon};
+    conn_restart_clock(&world.conn);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)close(world.client);
+    (void)close(world.conn.fd);
+    places_deinit(&world.http->places);
+    memory_destroy(world.server.memory);
+    metrics_destroy(world.server.metrics);
+    log_close(world.server.log);
+    free(world.http);
+    return 0;
+}
+
+/* True if a sweep at that time, in milliseconds after `since_ns`, cuts the connection. */
+static bool is_cut(uint64_t since_ns, int64_t after_ms)
+{
+    deadline_sweep(world.loop, since_ns + (uint64_t)(after_ms * (int64_t)NS_PER_MS));
+    return world.conn.cut;
+}
+
+/* The process was stopped between the heartbeat and the sweep: the clock is far ahead. */
+static void the_time_that_passes_after_the_heartbeat_is_not_charged_to_a_client(void **state)
+{
+    (void)state;
+    world.conn.since_ns -= 100 * HEADER_MS * NS_PER_MS;
+    assert_false(is_cut(world.conn.since_ns, HEADER_MS));
+    assert_true(is_cut(world.conn.since_ns, HEADER_MS + 1));
+}
+
+static void a_phase_that_began_after_the_heartbeat_has_no_age(void **state)
+{
+    (void)state;
+    assert_false(is_cut(world.conn.since_ns, -1));
+    world.conn.hangups = UINT32_MAX; /* the phase is too young for a client that left */
+    assert_false(is_cut(world.conn.since_ns, -1));
+    assert_false(is_cut(world.conn.since_ns, -2 * HEADER_MS));
+    assert_true(is_cut(world.conn.since_ns, HEADER_MS));
+}
+
+static void a_socket_that_moved_after_the_heartbeat_is_not_idle(void **state)
+{
+    (void)state;
+    world.conn.used = true;
+    world.conn.since_ns -= IDLE_S * NS_PER_S;
+    assert_false(is_cut(world.conn.moved_ns, -1));
+    assert_false(is_cut(world.conn.moved_ns, -IDLE_S * 1000));
+    assert_true(is_cut(world.conn.moved_ns, IDLE_S * 1000 + 1));
+}
+
+/* A loop may notice the drain after its heartbeat. */
+static void a_drain_that_began_after_the_heartbeat_leaves_time_for_a_request(void **state)
+{
+    (void)state;
+    world.conn.used = true;
+    world.loop->draining_ns = world.conn.since_ns + NS_PER_S;
+    assert_false(is_cut(world.loop->draining_ns, -1));
+    assert_false(is_cut(world.loop->draining_ns, -1500));
+    assert_false(is_cut(world.loop->draining_ns, DRAIN_QUIET_MS));
+    assert_true(is_cut(world.loop->draining_ns, DRAIN_QUIET_MS + 1));
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(the_time_that_passes_after_the_heartbeat_is_not_charged_to_a_client),
+        T(a_phase_that_began_after_the_heartbeat_has_no_age),
+        T(a_socket_that_moved_after_the_heartbeat_is_not_idle),
+        T(a_drain_that_began_after_the_heartbeat_leaves_time_for_a_request),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
