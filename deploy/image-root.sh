@@ -75,11 +75,22 @@ list_files() {
     LC_ALL=C sort -u -o "$list" "$list"
 }
 
+# Lines "PACKAGE: FILE". One search, because each reads the lists of all packages; Debian 12 knows some libraries by their
+# names without /usr, so that the search does not find every name.
+# shellcheck disable=SC2086
+files=$(realpath $libraries /usr/sbin/update-ca-certificates)
+# shellcheck disable=SC2046,SC2086
+owners=$(dpkg-query -S $files $(printf '%s\n' $files | sed 's|^/usr||') 2>/dev/null) || true
+
 for library in $libraries /usr/sbin/update-ca-certificates; do
-    # Debian 12 knows some libraries by their names without /usr.
     file=$(realpath "$library")
-    package=$(dpkg-query -S "$file" 2>/dev/null || dpkg-query -S "${file#/usr}")
-    package=${package%%: *}
+    package=$(printf '%s\n' "$owners" | awk -v file="$file" -v short="${file#/usr}" '
+        { name = $0; sub(/: .*/, "", name); sub(/^.*: /, "") }
+        $0 == file || $0 == short { print name; exit }')
+    [ -n "$package" ] || {
+        echo "image-root: no package of this system has $file" >&2
+        exit 1
+    }
     name=${package%%:*}
     cp -L --parents "/usr/share/doc/$name/copyright" "$root"
     dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$name"

@@ -69,10 +69,10 @@ check_shell() {
 }
 
 check_python() {
-    # shellcheck disable=SC2046
-    "$venv/bin/black" --quiet --check --diff --line-length 100 $(tracked '*.py') &&
-        "$venv/bin/python" -m ruff check --quiet --no-cache --select F401 $(tracked '*.py') || return 1
     python=$(cd "$venv" && pwd)/bin/python
+    # shellcheck disable=SC2046
+    "$python" -m ruff format --quiet --no-cache --diff --line-length 100 $(tracked '*.py') &&
+        "$python" -m ruff check --quiet --no-cache --select F401 $(tracked '*.py') || return 1
     (
         cd client/python &&
             "$python" -m ruff check --quiet --no-cache --config pyproject.toml . ../../tests/client/python &&

@@ -242,10 +242,13 @@ def text(base, folder, rounds):
 def section(settings):
     rounds = settings.rounds or (1 if settings.quick else ROUNDS)
     rows = []
-    with load.tallyd(*SETTINGS) as (
-        child,
-        base,
-    ), tempfile.TemporaryDirectory() as folder:
+    with (
+        load.tallyd(*SETTINGS) as (
+            child,
+            base,
+        ),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         library = Library(base)
         steps = {
             "parts of 16 MiB": lambda: against_one(library, 16, rounds, settings.quick),

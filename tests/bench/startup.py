@@ -30,9 +30,10 @@ TENSORS = [
 @contextlib.contextmanager
 def tallyd_as_in_the_image():
     """A machine for tests has PoCL, whose libraries the loader maps: 60 MB that no container has."""
-    with tempfile.TemporaryDirectory() as empty, load.tallyd(
-        env={"OCL_ICD_VENDORS": empty}
-    ) as both:
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        load.tallyd(env={"OCL_ICD_VENDORS": empty}) as both,
+    ):
         yield both
 
 

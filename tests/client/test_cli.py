@@ -722,9 +722,10 @@ class Cumsum(Directory):
             ("64M", 4096),
             ("1GiB", 4096),
         ):
-            with self.subTest(size), Server(
-                lambda *_: answer(b'{"error":"no","code":"no"}', status="400 X")
-            ) as s:
+            with (
+                self.subTest(size),
+                Server(lambda *_: answer(b'{"error":"no","code":"no"}', status="400 X")) as s,
+            ):
                 done = tally("cumsum", source, "-a", "1", "--part-bytes", size, url=s.url)
                 self.assert_failed(done, 1, "no")
                 self.assertRegex(s.heads[0].lower(), rf"content-length: {part_bytes}\b")

@@ -320,9 +320,10 @@ def main(update):
     sites = fence_sites()
     faults = []
     new = {target: {} for target in compilers}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(
-        int(os.environ.get("JOBS", os.cpu_count()))
-    ) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool,
+    ):
         jobs = [
             pool.submit(examine, target, *program, pathlib.Path(folder), sites, with_ptxas)
             for program in programs()

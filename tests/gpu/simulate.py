@@ -562,11 +562,14 @@ def main():
     faults = list(planted_faults())
     ran, cases, steps = collections.Counter(), 0, 0
     print(f"seeds from {options.seed}")
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ProcessPoolExecutor(
-        int(os.environ.get("JOBS", os.cpu_count())),
-        initializer=start_worker,
-        initargs=(pathlib.Path(folder),),
-    ) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        concurrent.futures.ProcessPoolExecutor(
+            int(os.environ.get("JOBS", os.cpu_count())),
+            initializer=start_worker,
+            initargs=(pathlib.Path(folder),),
+        ) as pool,
+    ):
         folder = pathlib.Path(folder)
         hunts = (
             [] if options.only else [pool.submit(hunt, c, options.seed, folder) for c in CHANGES]

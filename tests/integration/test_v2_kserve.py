@@ -18,7 +18,8 @@ FORMS = [  # (type, as binary?): FP16 leaves it as binary only
 @pytest.fixture(scope="module", autouse=True)
 def imported():
     """Not with this file, since every process that runs tests reads all files."""
-    global httpx, InferenceRESTClient, InferInput, InferRequest, RESTConfig, InvalidInput, RequestedOutput
+    global httpx, InferenceRESTClient, InferInput, InferRequest, RESTConfig
+    global InvalidInput, RequestedOutput
     pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
     import httpx
     from kserve import InferenceRESTClient, InferInput, InferRequest, RESTConfig

@@ -60,19 +60,27 @@ def scenarios(scale):
         for load in LOADS:
             yield ("load", choice, load), load, {"choice": choice, "seconds": 0.5 * scale}
         for count, seconds in ((10, 30), (100, 5), (10_000, 0.2)):
-            yield ("count", choice, count), 0.8, {
-                "choice": choice,
-                "replicas": count,
-                "seconds": seconds * scale,
-            }
+            yield (
+                ("count", choice, count),
+                0.8,
+                {
+                    "choice": choice,
+                    "replicas": count,
+                    "seconds": seconds * scale,
+                },
+            )
         yield ("slow", choice), 0.7, {"choice": choice, "slow": 0.01, "seconds": 0.5 * scale}
-        yield ("dying", choice), 0.7, {
-            "choice": choice,
-            "replicas": 100,
-            "deaths": 1.0,
-            "seconds": 8 * scale,
-            "warm": 2,
-        }
+        yield (
+            ("dying", choice),
+            0.7,
+            {
+                "choice": choice,
+                "replicas": 100,
+                "deaths": 1.0,
+                "seconds": 8 * scale,
+                "warm": 2,
+            },
+        )
         rolling = {"replicas": 100, "rolling": 0.1, "seconds": 7 * scale, "warm": 6}
         yield ("rolling", choice), 0.7, {"choice": choice} | rolling
     for balancers in (10, 100):
@@ -101,12 +109,17 @@ def scenarios(scale):
     }
     for name, changes in knobs.items():
         for load in (0.8, 1.5):
-            yield ("knob", name, load), load, {
-                "replicas": 20,
-                "seconds": 8 * scale,
-                "warm": 3,
-                "clients": 200,
-            } | changes
+            yield (
+                ("knob", name, load),
+                load,
+                {
+                    "replicas": 20,
+                    "seconds": 8 * scale,
+                    "warm": 3,
+                    "clients": 200,
+                }
+                | changes,
+            )
 
 
 def prepared(name, load, changes):

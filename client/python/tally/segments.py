@@ -133,8 +133,7 @@ def _grouped(keys: Array) -> Segments:
         sorted_starts = _starts(in_order)
     except TypeError as error:  # of objects
         raise InvalidArgument(
-            f"groups cannot be sorted: {error}; give numbers instead, "
-            "pandas.factorize(groups)[0]",
+            f"groups cannot be sorted: {error}; give numbers instead, pandas.factorize(groups)[0]",
             field="groups",
         ) from error
     if missing.size > 0:

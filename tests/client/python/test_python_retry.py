@@ -154,9 +154,10 @@ def test_connections_lost_before_the_answer_are_made_again(connect):
 @contextlib.contextmanager
 def silence():
     """An address where connecting takes for ever: its queue is full, and nobody accepts."""
-    with socket.create_server(
-        ("127.0.0.1", 0), backlog=0
-    ) as listener, contextlib.ExitStack() as kept:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
+        contextlib.ExitStack() as kept,
+    ):
         place = listener.getsockname()
         for _ in range(4):
             waiting = kept.enter_context(socket.socket())

@@ -11,18 +11,28 @@ import numpy as np
 import pytest
 import tally
 from lying_server import LyingServer, Told, error
+from support import fixtures
 from support.tallyd import Tallyd
 
 SHM = pathlib.Path("/dev/shm")
 
 
-@pytest.fixture(params=[(), ("--shm-zero-copy",)], ids=["copies", "zero_copy"])
-def shm_server(log_dir, request):
-    server = Tallyd(log_dir / "shm.log", ["--allow-client-shm", *request.param])
-    server.url = f"http://127.0.0.1:{server.port}"
-    yield server
-    server.check_alive()
-    server.stop()
+@pytest.fixture(scope="module", params=[(), ("--shm-zero-copy",)], ids=["copies", "zero_copy"])
+def living_server(log_dir, request):
+    log = log_dir / f"shm{''.join(request.param)}.log"
+    with fixtures.living(log, ["--allow-client-shm", *request.param]) as server:
+        server.url = f"http://127.0.0.1:{server.port}"
+        yield server
+
+
+@pytest.fixture
+def shm_server(living_server):
+    """The server of the module, without the regions that a failed test may have left."""
+    with contextlib.closing(living_server.client()) as client:
+        assert client.post("/v2/systemsharedmemory/unregister").status == 200
+    assert regions(living_server) == []
+    yield living_server
+    living_server.check_alive()
 
 
 def regions(server):
