@@ -483,7 +483,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
 }
 
 struct reading {
-    struct json_read read; /* without a step of its own: a part is one step */
+    struct json_read read; /* `parallel` is NULL: a part is read in one step */
     const struct json_part *parts;
     void *out;
     atomic_bool failed; /* a part was refused: skip the other parts */

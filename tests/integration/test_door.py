@@ -298,6 +298,25 @@ def test_curl_that_strips_an_npy_file_is_told_how_to_send_it(server, tmp_path, h
         assert words in refusal["error"], refusal
 
 
+@pytest.mark.parametrize("query", ["", "?axis=0"])
+@pytest.mark.parametrize("numbers", ["1\n2\n3\n", "1 2 3\n4 5 6\n", "1,2\n3,4\n"], ids=repr)
+def test_curl_that_sends_a_text_of_numbers_is_told_which_types_exist(
+    server, tmp_path, numbers, query
+):
+    (tmp_path / "numbers.txt").write_text(numbers)
+    target = f"http://127.0.0.1:{server.port}/v1/cumsum{query}"
+    done = subprocess.run(
+        ["curl", "-sS", "-d", f"@{tmp_path}/numbers.txt", target],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    refusal = json.loads(done.stdout)
+    assert set(refusal) >= {"error", "code"}
+    for words in ("--data-binary @FILE", "Content-Type: application/octet-stream", "x-npy"):
+        assert words in refusal["error"], refusal
+
+
 def test_curl_npy_round_trip(server, tmp_path):
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.save(tmp_path / "in.npy", array)

@@ -227,6 +227,51 @@ static void what_comes_as_npy_is_named_and_how_to_send_it(void **state)
     refuses(npy, "", BYTES("hello world"), SAYS("does not begin with \\x93NUMPY"));
 }
 
+/* The whole sentence of each refusal fits into struct error. */
+static void a_form_that_is_no_json_is_told_to_use_data_binary(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t count;
+        bool told;
+    } bodies[] = {
+        {BYTES("123"), true},
+        {BYTES("1 2 34 5 6"), true},
+        {BYTES("1,2\n3,4\n"), true},
+        {BYTES("array([1, 2])"), true},
+        {BYTES("PK\x03\x04\x14\x00"), true},
+        {BYTES("\x80\x04\x95\x00"), true},
+        {BYTES("\x1f\x8b\x08\x00"), true},
+        {BYTES("\xef\xbb\xbf{}"), true},
+        {BYTES("\xff\xfe{\x00"), true},
+        {BYTES("\x00\x00\x80\x3f"), true},
+        {BYTES("{\"data\":[1"), false},
+        {BYTES("{data:[1]}"), false},
+        {BYTES(" [1,2]"), false},
+        {BYTES("data=1&data=2"), false},
+        {BYTES(""), false},
+        {BYTES("  \n"), false},
+    };
+    static const char end[] = "application/x-npy or application/json";
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(bodies); i++) {
+        for (int form = 0; form < 2; form++) {
+            struct run run;
+            run_asked(codec_cumsum(CODEC_FORMAT_JSON), "", (struct run_ask){.form = form != 0},
+                      (struct byte_view){bodies[i].bytes, bodies[i].count}, &run);
+            assert_int_equal(run.status, STATUS_INVALID_JSON);
+            const char *advice = strstr(run.err.detail, "--data-binary @FILE, with -H");
+            assert_int_equal(advice != NULL, form != 0 && bodies[i].told);
+            const size_t length = strlen(run.err.detail);
+            assert_true(length >= sizeof end);
+            if (advice != NULL) {
+                assert_string_equal(run.err.detail + length - (sizeof end - 1), end);
+            }
+            run_deinit(&run);
+        }
+    }
+}
+
 static void raw_bytes_of_another_length_are_named_if_they_look_like_something(void **state)
 {
     (void)state;
@@ -317,6 +362,7 @@ int main(void)
         cmocka_unit_test(a_long_file_that_comes_as_json_is_named_too),
         cmocka_unit_test(a_long_json_of_two_bytes_a_character_is_named_too),
         cmocka_unit_test(what_comes_as_npy_is_named_and_how_to_send_it),
+        cmocka_unit_test(a_form_that_is_no_json_is_told_to_use_data_binary),
         cmocka_unit_test(raw_bytes_of_another_length_are_named_if_they_look_like_something),
         cmocka_unit_test(only_bytes_that_curl_may_have_stripped_are_called_that),
         cmocka_unit_test(a_large_body_that_is_a_header_too_long_is_called_what_it_may_be),

@@ -281,14 +281,17 @@ static void door_reads_media_types(void **state)
     (void)state;
     assert_int_equal(PASS(&header, &err, {"A", "b"}), STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
+    assert_false(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/x-www-form-urlencoded"}),
                      STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
+    assert_true(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "Application/JSON;charset=utf-8"}),
                      STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "text/plain"}), STATUS_OK);
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
+    assert_false(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/jsonp"}), STATUS_OK);
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/json, text/plain"}),
