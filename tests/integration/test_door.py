@@ -471,7 +471,7 @@ UNREADABLE = {
 }
 
 
-def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
+def test_a_request_that_cannot_be_parsed_is_refused_in_json_with_an_id(start_server):
     server = start_server("--http-loops", "1")
     for name, (data, status, code, field, word) in UNREADABLE.items():
         with server.wire() as wire:
@@ -485,7 +485,7 @@ def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
 
 
 @pytest.mark.parametrize("blanks", [b" ", b"  \t", b" ;x=y"])
-def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_server, blanks):
+def test_blanks_after_the_size_of_a_chunk_are_refused_by_name(start_server, blanks):
     """Or taken, as libmicrohttpd 1.0 may."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
@@ -499,7 +499,7 @@ def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_s
             assert "METHOD" not in document["error"], document
 
 
-def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
+def test_no_client_gets_the_refusal_of_another_connection(start_server):
     server = start_server("--http-loops", "1")
     head = CHUNKED.replace(b"cumsum HTTP", b"cumsum?dtype=int8&shape=4 HTTP").replace(
         b"Host: x", b"Host: x\r\nContent-Type: application/octet-stream"
@@ -514,7 +514,7 @@ def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
         assert (answer.status, answer.body) == (200, b"\1\3\4\5")
 
 
-def test_what_cannot_be_read_is_nobody_elses_however_late_it_is_read(start_server):
+def test_a_late_malformed_request_is_refused_on_its_own_connection_only(start_server):
     """Its client has sent nothing else since, and both are read in the same turn."""
     server = start_server("--http-loops", "1")
     with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
@@ -529,7 +529,7 @@ def test_what_cannot_be_read_is_nobody_elses_however_late_it_is_read(start_serve
         assert answer.status == 200
 
 
-def test_who_is_silent_after_an_answer_is_not_taken_for_who_sent_what_cannot_be_read(start_server):
+def test_a_silent_connection_does_not_get_the_refusal_of_a_malformed_request(start_server):
     server = start_server("--http-loops", "1")
     get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with server.wire(source="127.0.0.2") as silent:

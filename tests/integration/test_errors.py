@@ -613,7 +613,7 @@ def test_identity_content_encoding_is_no_encoding(client):
         ("POST", "/v2/repository/models/cumsum/unload"),
     ],
 )
-def test_a_503_of_what_is_never_there_asks_nobody_to_come_again(client, method, path):
+def test_the_503_of_a_missing_feature_has_no_retry_after(client, method, path):
     answer = client.request(method, path, b"{}" if method == "POST" else None)
     calls.expect_error(answer, 503, "unsupported")
     assert "Retry-After" not in answer.headers, answer
