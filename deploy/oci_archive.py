@@ -19,7 +19,7 @@ import sys
 import tarfile
 
 OCI = "application/vnd.oci.image"
-# What Docker's configuration says of the image, and not of the container that made it.
+# Fields of Docker's image configuration. Its other fields describe the container that built the image.
 OF_IMAGE = ("architecture", "created", "history", "os", "rootfs", "variant")
 OF_ITS_CONTAINERS = (
     *("Cmd", "Entrypoint", "Env", "ExposedPorts", "Healthcheck", "Labels", "Shell", "StopSignal"),

@@ -23,13 +23,13 @@ packages=$(for entry in "$entries"/*; do
     case $entry in *.md5sums) ;; *) echo "${entry##*/}" ;; esac
 done)
 
-# Lines "HASH  FILE" of all files except this document and the lists of packages.
+# Write sha1 and sha256: a line "HASH  FILE" for each file except this document and the lists of packages.
 (cd "$root" && find . -type f ! -path './var/lib/dpkg/*' ! -name sbom.spdx.json) | sed 's|^\./||' |
     LC_ALL=C sort >"$work/files"
 (cd "$root" && tr '\n' '\0' <"$work/files" | xargs -0 sha1sum) >"$work/sha1"
 (cd "$root" && tr '\n' '\0' <"$work/files" | xargs -0 sha256sum) >"$work/sha256"
 
-# Lines "PACKAGE FILE".
+# Write owned: a line "PACKAGE FILE" for each file of a Debian package; and owners, which adds the files of Tally.
 for package in $packages; do
     [ ! -e "$entries/$package.md5sums" ] ||
         awk -v package="$package" '{ sub(/^[^ ]+ +/, ""); print package " " $0 }' "$entries/$package.md5sums"
@@ -37,7 +37,8 @@ done >"$work/owned"
 awk 'NR == FNR { sub(/^[^ ]+ /, ""); owned[$0] = 1; next } !($0 in owned) { print "tally " $0 }' \
     "$work/owned" "$work/files" | cat "$work/owned" - >"$work/owners"
 
-# Lines "PACKAGE CODE": the package verification code of SPDX, over the SHA-1 of its files in order.
+# Write codes: a line "PACKAGE CODE" for each package. CODE is the package verification code that SPDX defines: the SHA-1
+# of the sorted SHA-1 hashes of the files of the package.
 for package in tally $packages; do
     awk -v package="$package" '
         NR == FNR { if ($1 == package) { sub(/^[^ ]+ /, ""); mine[$0] = 1 } next }
@@ -45,7 +46,7 @@ for package in tally $packages; do
         LC_ALL=C sort | tr -d '\n' | sha1sum | sed "s/^\([0-9a-f]*\).*/$package \1/"
 done >"$work/codes"
 
-# Lines "PACKAGE LICENCE", with Debian's names of licences.
+# Write licenses: a line "PACKAGE LICENCE" for each package, with Debian's name of the licence.
 for package in $packages; do
     notice=$root/usr/share/doc/$package/copyright
     [ ! -e "$notice" ] || awk -v package="$package" '

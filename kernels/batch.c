@@ -491,10 +491,15 @@ static void add_last(const struct scan_job *job, const struct region *region, bo
     }
 }
 
-/* Run one slice: upload the carry-in and download the carry-out. If both share job->carry, the
- * download goes through temporary memory, so that a failed read leaves the carry-in unchanged.
- * The carry-out of a line of integers is computed on the host: the last output, plus the last
- * element if the scan is exclusive. */
+/* Scan one slice of a longer axis. The carry-in of each line is uploaded before the scan, and the
+ * carry-out is stored in job->carry after it.
+ *
+ * Floats: the kernel computes the carry-out, and this function downloads it. Integers: this
+ * function computes the carry-out on the host; it is the last output of the line, plus the last
+ * element if the scan is exclusive.
+ *
+ * job->carry may hold the carry-in. The carry-out is therefore first stored in `sums`, temporary
+ * memory, so that job->carry is unchanged if the slice fails and is run again. */
 static enum status run_slice(struct batch *batch, const struct scan_job *job, struct error *err)
 {
     struct region region = make_region(job);

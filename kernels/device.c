@@ -1,5 +1,6 @@
-/* The life of a device: opened, closed; opencl.c finds it, prepare.c prepares it, batch.c runs it. GPUs
- * share their contexts (share.h). Failures: device.h. Thread: that of the device. */
+/* Opening and closing of a device. opencl.c lists the devices, prepare.c builds and tests the kernels
+ * of a device, and batch.c runs batches on it. The workers of a GPU share its context (share.h).
+ * device.h lists the failures. Thread: that of the device. */
 #include "kernels/batch.h"
 #include "kernels/share.h"
 

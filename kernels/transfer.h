@@ -8,11 +8,11 @@
  *     download                     | wave 1 | wave 2 | wave 3 | ...   waits for the wave's scan
  *     slot           0        1        2        0
  *
- * Tensors in pinned slabs are transferred from where they lie and to where they belong. Others are
- * copied by the host through pinned staging buffers, one for each slot.
+ * A tensor in a pinned slab is transferred directly between the slab and the device. For other
+ * tensors the host copies the bytes through a pinned staging buffer; each slot has one.
  *
- * A failed call is DEVICE_ERROR or OUT_OF_MEMORY; then the caller calls transfer_abandon(). Thread:
- * that of the device. */
+ * Possible failures: DEVICE_ERROR, OUT_OF_MEMORY. After a failure the caller must call
+ * transfer_abandon(). Thread: that of the device. */
 #ifndef TALLY_KERNELS_TRANSFER_H
 #define TALLY_KERNELS_TRANSFER_H
 
@@ -54,13 +54,13 @@ struct transfer_slot {
     bool overwrites; /* the download replaces the input */
 };
 
-/* All zero: owns nothing. */
+/* A struct whose bytes are all zero owns nothing. */
 struct transfer {
     const struct opencl *device; /* borrowed */
     cl_command_queue up;         /* owned */
     cl_command_queue down;       /* owned */
     struct transfer_slot slots[TRANSFER_SLOTS];
-    struct scan_report *report; /* borrowed: that of the waves in flight */
+    struct scan_report *report; /* borrowed: report of the waves in flight */
     size_t next;                /* slot of the next wave */
     uint64_t scanned_ns;        /* end of the last scan on the device's clock */
 };
@@ -69,22 +69,25 @@ MUST_CHECK enum status transfer_init(struct transfer *transfer, const struct ope
                                      struct error *err);
 void transfer_deinit(struct transfer *transfer); /* the device is idle */
 
-/* Get the slot for the next wave, with room for its spans. The wave that used the slot before is
- * finished first. report: gets the times of the wave; lives until transfer_finish() or
+/* Get the slot for the next wave, with room for its spans. If an earlier wave still uses the slot,
+ * the function first waits until that wave is downloaded.
+ * report: receives the times of the wave; must stay valid until transfer_finish() or
  * transfer_abandon() */
 MUST_CHECK enum status transfer_begin(struct transfer *transfer, size_t span_count,
                                       struct scan_report *report, struct transfer_slot **slot,
                                       struct error *err);
 
-/* Copy spans, in ascending order of `at`, to the buffer of the slot. Launches that are enqueued after
- * the call wait for the copies. */
+/* Enqueue copies of spans from the host to the buffer of the slot. Launches that are enqueued after
+ * the call wait for the copies.
+ * spans: in ascending order of `at` */
 MUST_CHECK enum status transfer_upload(struct transfer *transfer, struct transfer_slot *slot,
                                        const struct transfer_span *spans, size_t count,
                                        struct error *err);
 
-/* Copy spans from the buffer of the slot after the launches that are enqueued now. The host has the
- * bytes after transfer_begin() for the same slot, or transfer_finish(). The spans must live as long.
- * overwrites: a span is the input of the scan */
+/* Enqueue copies of spans from the buffer of the slot to the host, behind the launches that are
+ * already enqueued. The copies are complete when transfer_begin() returns the same slot again, or
+ * when transfer_finish() returns; `spans` must stay valid until then.
+ * overwrites: a span is the input of the scan, so the download replaces the input */
 MUST_CHECK enum status transfer_download(struct transfer *transfer, struct transfer_slot *slot,
                                          const struct transfer_span *spans, size_t count,
                                          bool overwrites, struct error *err);

@@ -27,38 +27,38 @@ enum {
     TILE_ROW_WIDE =
         4096, /* maximum bytes of a tile's row if rows are copied unchanged: the hardware
                  prefetches long rows */
-    SQUARE_SIDE = 128, /* bytes of a tile's runs in both dimensions that change places */
+    SQUARE_SIDE = 128, /* bytes of a tile's side if two dimensions are transposed */
     PERMUTED_SIDE = 4, /* minimum lines of both dimensions of a permuted layout */
     STRIDED_LINES = 8, /* minimum lines of a tile of exact sums: fewer leave lanes empty */
     EXACT_STRIP_COLUMNS = 512, /* STRIP_COLUMNS of exact_strip.cl */
-    EXACT_NEAR_LEAST = 8,      /* lines: transposing squares with fewer reaches beyond the
-                                  last line of a tile */
-    STRIP_COLUMNS = 512,       /* columns of a strip, whose sums stay in the first-level
+    EXACT_NEAR_LEAST =
+        8, /* lines that a transposed square of exact sums writes; in a tile of fewer
+                           * lines it writes beyond the last one */
+    STRIP_COLUMNS = 512,     /* columns of a strip, whose sums stay in the first-level
                                   cache */
-    EXACT_TOGETHER = 16,       /* LINES_TOGETHER of exact_rows.cl */
-    EXACT_NARROW = 32,        /* maximum bytes of a row of columns that become rows of blocks */
-    EXACT_SHORT = 256,        /* minimum elements of a line of exact sums that is scanned
+    EXACT_TOGETHER = 16,     /* LINES_TOGETHER of exact_rows.cl */
+    EXACT_NARROW = 32,       /* maximum bytes of a row of columns that become rows of blocks */
+    EXACT_SHORT = 256,       /* minimum elements of a line of exact sums that is scanned
                                separately although it is one of many and not contiguous */
-    EXACT_SHORT_SET = 16,     /* SHORT_AS_COLUMNS of exact_rows.cl */
-    EXACT_SHARED_ROW = 512,   /* minimum bytes of a strip's row if threads share rows: memory
-                               fetches neighbouring bytes of narrower strips in vain */
-    LENGTH_MIN = 1024,        /* minimum elements of a partition: totals of exact sums are
+    EXACT_SHORT_SET = 16,    /* SHORT_AS_COLUMNS of exact_rows.cl */
+    EXACT_SHARED_ROW = 512,  /* SHARED_ROW of exact sums */
+    LENGTH_MIN = 1024,       /* minimum elements of a partition: totals of exact sums are
                                large */
-    LENGTH_TEST = 64,         /* LENGTH_MIN of integers in tests: whole vectors */
-    EXACT_LENGTH_TEST = 16,   /* LENGTH_MIN of exact sums in tests */
-    PARTITIONS_TEST = 1024,   /* maximum partitions of a line in tests */
-    LAST_PERCENT = 90,        /* length of the last partition, in percent of a thread's share */
-    SHARED_ROW = 192,         /* minimum bytes of a strip's row if threads share rows */
-    SHARED_STRIP = 2 << 20,   /* minimum bytes of such a strip: fewer stay in the cache of one
-                               thread */
-    STREAM_BYTES = 16 << 20,  /* outputs of at least this size stay in no cache: stores
-                                      bypass the caches */
-    LAUNCH_ITEMS = 32,        /* work items of a sufficiently large launch */
-    ITEM_BYTES = 1 << 17,     /* maximum bytes of elements in a work item */
-    ITEM_BYTES_MIN = 1 << 14, /* minimum bytes: a smaller item is not worth its start */
-    CUT_BYTES = 1 << 19,      /* shorter lines end before another thread wakes up */
-    PARTITIONS = 8,           /* approximate partitions of a cut line per thread */
-    PARTITION_BYTES_MIN = 1 << 15, /* smaller ones cost more in adding up totals */
+    LENGTH_TEST = 64,        /* LENGTH_MIN of integers in tests: whole vectors */
+    EXACT_LENGTH_TEST = 16,  /* LENGTH_MIN of exact sums in tests */
+    PARTITIONS_TEST = 1024,  /* maximum partitions of a line in tests */
+    LAST_PERCENT = 90,       /* length of the last partition, in percent of a thread's share */
+    SHARED_ROW = 192,        /* minimum bytes of a strip's row if threads share rows */
+    SHARED_STRIP = 2 << 20,  /* minimum bytes of a strip that threads share: a smaller one stays
+                               in the cache of one thread */
+    STREAM_BYTES = 16 << 20, /* minimum bytes of an output whose stores bypass the caches */
+    LAUNCH_ITEMS = 32,       /* work items of a sufficiently large launch */
+    ITEM_BYTES = 1 << 17,    /* maximum bytes of elements in a work item */
+    ITEM_BYTES_MIN = 1 << 14, /* minimum bytes of elements in a work item */
+    CUT_BYTES = 1 << 19, /* minimum bytes of a line that is cut: a shorter one is done before
+                               another thread wakes up */
+    PARTITIONS = 8,      /* approximate partitions of a cut line per thread */
+    PARTITION_BYTES_MIN = 1 << 15, /* minimum bytes of a partition */
     BUSY_PERCENT = 70,             /* lines are not cut if whole lines use this share of the
                                 threads' time */
     BUSY_LIGHT_PERCENT = 45,       /* BUSY_PERCENT of integers, which one thread scans at memory

@@ -58,6 +58,7 @@ struct codec_request {
     struct carry_crc *carry_crc;     /* state kept between calls of head_need(); zeroed before
                                     the first */
     bool totals;                     /* POST /v1/cumsum/totals */
+    bool form;                       /* Content-Type is curl's default, which is read as JSON */
     enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
     const struct parallel *parallel; /* for decode(), from the server; or NULL */

@@ -537,7 +537,8 @@ static enum status directml_decode(const struct codec_request *request, struct b
                                    struct scan_call *call, struct error *err)
 {
     struct directml *dml = call->dialect;
-    TRY(framed_no_query(request, err));
+    TRY(framed_no_query(request,
+                        "as Axis, AxisDirection and HasExclusiveSum of the object desc", err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &dml->framed.doc, err));
     TRY(read_operator(dml, &call->desc, err));
     return locate_input(request, dml, call, err);

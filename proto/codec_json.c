@@ -13,6 +13,7 @@
 #include "proto/attributes.h"
 #include "proto/base64.h"
 #include "proto/codec_cumsum.h"
+#include "proto/content_guess.h"
 #include "proto/cumsum_request.h"
 #include "proto/json/doc.h"
 #include "proto/json/fields.h"
@@ -241,23 +242,64 @@ static enum status read_call(const struct codec_request *request, const struct j
     return STATUS_OK;
 }
 
+/* Refuse a query: the attributes belong into the body, or the body is no JSON and the client
+ * did not name its type. */
+static enum status refuse_query(const struct codec_request *request, struct byte_view head,
+                                struct error *err)
+{
+    const char *name = request->params[0].name;
+    const enum content_kind kind = content_guess(head.bytes, head.count);
+    const char *first = head.bytes;
+    size_t member = 0;
+    while (member < ARRAY_COUNT(members) && strcmp(name, members[member]) != 0) {
+        member++;
+    }
+    if (*first != '{' && *first != '[' && !text_is_space(*first)) {
+        if (kind != CONTENT_UNKNOWN && kind != CONTENT_NPY) {
+            return error_set(err, STATUS_INVALID_JSON, CONTENT_NO_JSON, content_name(kind),
+                             content_advice(kind));
+        }
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, name,
+            "a query such as %.40s describes raw bytes or an NPY file, but the Content-Type of "
+            "this request means JSON, and the body is %s: name its type, by Content-Type: "
+            "application/octet-stream for raw bytes, application/x-npy for an NPY file (curl "
+            "--data-binary @FILE -H 'Content-Type: application/%s')",
+            name, kind == CONTENT_NPY ? content_name(kind) : "not JSON",
+            kind == CONTENT_NPY ? "x-npy" : "octet-stream");
+    }
+    if (member < ARRAY_COUNT(members)) {
+        return error_set_field(
+            err, STATUS_UNKNOWN_FIELD, name,
+            "a JSON request takes no query: put %s into the body, as a field beside data, such "
+            "as {\"data\": [[1,2],[3,4]], \"axis\": 1}; only raw bytes (Content-Type: "
+            "application/octet-stream) and NPY files (application/x-npy) have attributes in "
+            "the query",
+            name);
+    }
+    char known[160] = "";
+    text_append_names(known, sizeof known, members, ARRAY_COUNT(members));
+    return error_set_field(
+        err, STATUS_UNKNOWN_FIELD, name,
+        "there is no attribute %.40s, and a JSON request takes no query: its "
+        "attributes are fields of its body, which are %s%s",
+        name, known, text_unknown_note(name));
+}
+
 enum status codec_json_decode(const struct codec_request *request, struct byte_view head,
                               struct scan_call *call, struct error *err)
 {
     struct json_doc doc = {.root = NULL};
-    if (request->param_count > 0) {
-        char known[160] = "";
-        text_append_names(known, sizeof known, members, ARRAY_COUNT(members));
-        return error_set_field(
-            err, STATUS_UNKNOWN_FIELD, request->params[0].name,
-            "a JSON request takes no query parameters, such as %.40s: all is "
-            "in its body, whose fields are %s; bytes are sent with Content-Type: "
-            "application/octet-stream, NPY files with application/x-npy (curl: by "
-            "--data-binary)",
-            request->params[0].name, known);
+    if (request->param_count > 0 && head.count > 0) {
+        return refuse_query(request, head, err);
     }
-    TRY(json_doc_parse(head.bytes, head.count, request->parallel, &doc, err));
-    enum status status = read_call(request, &doc, call, err);
+    enum status status = json_doc_parse(head.bytes, head.count, request->parallel, &doc, err);
+    if (status == STATUS_INVALID_JSON && request->form &&
+        content_needs_form_advice(head.bytes, head.count)) {
+        text_append(err->detail, sizeof err->detail, "; " CONTENT_FORM_ADVICE);
+    }
+    TRY(status);
+    status = read_call(request, &doc, call, err);
     json_doc_deinit(&doc);
     return status;
 }

@@ -499,7 +499,7 @@ static enum status kserve_complete(struct scan_call *call, void *input, uint64_t
     struct kserve *kserve = call->dialect;
     const struct framed_tensor *axis = &kserve->inputs[TENSOR_AXIS];
     TRY(framed_check_payload(payload_bytes, call->payload_max, err));
-    if (call->axis_pending) { /* before x overwrites its bytes */
+    if (call->axis_pending) { /* read the axis before x overwrites the axis' bytes */
         const void *bytes = axis->binary ? (const char *)input + axis->payload_offset
                                          : (const void *)call->axis_bytes;
         const int64_t value = framed_axis_from_bytes(axis->dtype, bytes);

@@ -120,7 +120,10 @@ static enum status openvino_decode(const struct codec_request *request, struct b
     static const char *const known[] = {"attributes", "inputs"};
     struct openvino *openvino = call->dialect;
     const struct framed_tensor *data = &openvino->data;
-    TRY(framed_no_query(request, err));
+    TRY(framed_no_query(request,
+                        "exclusive and reverse in the object attributes, the axis as the "
+                        "second of the inputs",
+                        err));
     TRY(json_doc_parse(head.bytes, head.count, request->parallel, &openvino->framed.doc, err));
     struct json_place root = {.object = openvino->framed.doc.root, .path = ""};
     TRY(refuse_precision(&root, err));

@@ -3,6 +3,7 @@
 #include "proto/content_guess.h"
 
 #include "proto/macros.h"
+#include "proto/text.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -214,6 +215,18 @@ bool content_may_be_stripped(const void *bytes, size_t count)
     return count == 0 ||
            (memchr(bytes, '\0', count) == NULL && memchr(bytes, '\n', count) == NULL &&
             memchr(bytes, '\r', count) == NULL);
+}
+
+bool content_needs_form_advice(const void *bytes, size_t count)
+{
+    const enum content_kind kind = content_guess(bytes, count);
+    const char *text = bytes;
+    size_t first = 0;
+    while (first < smaller_of(count, CONTENT_GUESS_BYTES) && text_is_space(text[first])) {
+        first++;
+    }
+    return first < count && !is_one_of(text[first], "{[") && kind != CONTENT_NPY &&
+           kind != CONTENT_FORM;
 }
 
 static const struct {

@@ -72,13 +72,17 @@ enum status framed_check_announced(const struct codec_request *request, uint64_t
     return announced < 0 ? STATUS_OK : framed_check_payload((uint64_t)announced, expected, err);
 }
 
-enum status framed_no_query(const struct codec_request *request, struct error *err)
+enum status framed_no_query(const struct codec_request *request, const char *attributes,
+                            struct error *err)
 {
     if (request->param_count == 0) {
         return STATUS_OK;
     }
-    return error_set_field(err, STATUS_UNKNOWN_FIELD, request->params[0].name,
-                           "this route takes no query parameters: everything is in the body");
+    return error_set_field(
+        err, STATUS_UNKNOWN_FIELD, request->params[0].name,
+        "this route takes no query, such as %.40s: the attributes are in the "
+        "JSON of the body, %s",
+        request->params[0].name, attributes);
 }
 
 enum status framed_check_members(const struct json_place *root, const char *const *known,

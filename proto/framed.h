@@ -55,8 +55,10 @@ MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t expected,
 MUST_CHECK enum status framed_check_announced(const struct codec_request *request,
                                               uint64_t expected, struct error *err);
 
-/* UNKNOWN_FIELD if the URL has query parameters: these dialects define none. */
-MUST_CHECK enum status framed_no_query(const struct codec_request *request, struct error *err);
+/* UNKNOWN_FIELD if the URL has query parameters: these dialects define none.
+ * attributes   where the body has the attributes, for the refusal */
+MUST_CHECK enum status framed_no_query(const struct codec_request *request,
+                                       const char *attributes, struct error *err);
 
 /* UNKNOWN_FIELD if a body has members other than these. For part, carry and offsets the
  * sentence says that the descriptors of DirectML and OpenVINO have neither parts nor

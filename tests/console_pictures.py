@@ -45,7 +45,7 @@ def phone(driver, server):
 
 def service(driver, server):
     """Send requests of several sizes, and refused ones, while the view is open."""
-    chromium.emulate(driver, width=1000, height=620, prefers_color_scheme="light")
+    chromium.emulate(driver, width=1000, height=770, prefers_color_scheme="light")
     driver.get(f"http://127.0.0.1:{server.port}/?service#service")
     client = server.client()
     samples = "return samples.length"

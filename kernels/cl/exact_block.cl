@@ -407,8 +407,8 @@ INLINE void minus_zeros_store(elem_t *out, uint count, long step, uint lead, boo
 struct adding {
     enum way way;
     int place;    /* sums are multiples of 2^place */
-    ulong sum[3]; /* words of the sum before the elements: the first two from 2^place on, the
-                     last from limb 2 on */
+    ulong sum[3]; /* the sum before the elements, in two's complement: words 0 and 1 are the 128
+                     bits from 2^place on, word 2 the 64 bits from the lowest bit of limb 2 on */
 };
 
 /* Scan `count` elements, a multiple of STRIDE, with two or three limbs, and add them to the

@@ -57,8 +57,8 @@ enum form {
 #define NARROWEST_PLACE 0
 #endif
 
-/* Bias of the lower limbs of a sum, so that they are never negative; the next limb is smaller
- * by LIMB_BIAS_OVER. */
+/* LIMB_BIAS is added to each limb of a sum but the highest one, so that these limbs are never
+ * negative. LIMB_BIAS_OVER, the same amount in units of the next limb, is subtracted from that limb. */
 #define LIMB_BIAS      (1L << 62)
 #define LIMB_BIAS_OVER (LIMB_BIAS >> LIMB_BITS)
 

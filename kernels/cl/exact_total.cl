@@ -2,9 +2,10 @@
  * lanes are added up independently, in any order, and joined at the end of a block. Blocks use
  * the methods of exact_block.cl, chosen by their own exponents alone. */
 #define TOTAL_BITS  11
-#define TOTAL_BLOCK (1 << TOTAL_BITS) /* elements: this many limbs cannot overflow */
+#define TOTAL_BLOCK (1 << TOTAL_BITS) /* elements of a block; their limbs add up without overflow */
 
-/* Add `count` elements as `limbs` limbs: multiples of 2^place and of 2^52 times that. */
+/* Add `count` elements to the sum. Each element is split into `limbs` limbs: limb k is a multiple
+ * of 2^(place + 52 k). The limbs of each index are added up as integers. */
 INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs,
                         struct exact *sum)
 {
@@ -40,9 +41,10 @@ INLINE void total_limbs(const elem_t *in, uint count, int place, const int limbs
 }
 
 #if !defined(ELEM_F64) && !defined(WHOLES)
-/* Add `count` elements, a multiple of STRIDE, whose sums are multiples of 2^place and have at
- * most 53 bits. Four vectors of sums are independent, because an addition waits for the
- * previous one. */
+/* Add `count` elements to the sum. Their sums are multiples of 2^place and have at most 53 bits, so
+ * additions of doubles are exact. Each of four vectors adds a quarter of the elements: with one
+ * vector, each addition would wait for the result of the previous one.
+ * count: a multiple of STRIDE */
 INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *sum)
 {
     real_t totals[4] = {(real_t)(0.0), (real_t)(0.0), (real_t)(0.0), (real_t)(0.0)};
@@ -67,7 +69,8 @@ INLINE void total_reals(const elem_t *in, uint count, int place, struct exact *s
 #endif
 
 #if defined(WHOLES)
-/* Add `count` elements, a multiple of STRIDE, as multiples of 2^place. */
+/* Add `count` elements to the sum, as integer multiples of 2^place.
+ * count: a multiple of STRIDE */
 INLINE void total_wholes(const elem_t *in, uint count, int place, struct exact *sum)
 {
     const float_vec_t down = (float_vec_t)((float)power(-(place + EXACT_UNIT)));

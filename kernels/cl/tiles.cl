@@ -133,9 +133,10 @@ NOINLINE void tile_copy(const bool back, const struct side *side, const struct t
                         (near == ROW || t->count[NEAR] >= SIDE);
     int outer = near == ROW ? FAR + NEAR - beside : ROW;
     int inner = near == ROW ? beside : FAR + NEAR - near;
+    /* A run shorter than a cache line shares the line with the next run in memory, so the inner
+     * loop is the one with the smaller step. */
     if (t->count[near] * step < CACHE_LINE && !turned &&
-        abs(side->step[inner]) > abs(side->step[outer])) { /* short runs: follow the smaller
-                                                              step */
+        abs(side->step[inner]) > abs(side->step[outer])) {
         const int other = inner;
         inner = outer;
         outer = other;

@@ -422,8 +422,7 @@ static enum status refuse_no_object(const struct builder *builder, size_t first,
                          "{\"data\": [...]} for /v1/cumsum");
     }
     if (kind != CONTENT_UNKNOWN) {
-        return error_set(err, STATUS_INVALID_JSON,
-                         "the body is not valid JSON: it looks like %s; %s", content_name(kind),
+        return error_set(err, STATUS_INVALID_JSON, CONTENT_NO_JSON, content_name(kind),
                          content_advice(kind));
     }
     char shown[SHOWN];

@@ -311,7 +311,12 @@ enum status json_tensor_require_regular(const struct json_array *array, const ch
         return STATUS_OK;
     }
     char path[sizeof err->field];
+    char first[sizeof err->field]; /* path of the first array at this depth */
     (void)snprintf(path, sizeof path, "%s%s", field, array->where);
+    (void)snprintf(first, sizeof first, "%s", field);
+    for (const char *at = array->where; *at != '\0'; at++) {
+        text_append(first, sizeof first, "%s", *at == '[' ? "[0]" : "");
+    }
     if (array->found == array->expected) {
         return error_set_field(err, STATUS_INVALID_SHAPE, path,
                                "%s is nested to another depth than its neighbours: nest every "
@@ -319,9 +324,11 @@ enum status json_tensor_require_regular(const struct json_array *array, const ch
                                path);
     }
     return error_set_field(err, STATUS_INVALID_SHAPE, path,
-                           "%s has %llu element%s, expected %llu as in the arrays before it",
+                           "%s has %llu element%s, but %s has %llu: all rows must be equally "
+                           "long; rows of different lengths are sent as one flat list with "
+                           "offsets, such as [1,2,3] with offsets [0,2,3] for rows of 2 and 1",
                            path, (unsigned long long)array->found, array->found == 1 ? "" : "s",
-                           (unsigned long long)array->expected);
+                           first, (unsigned long long)array->expected);
 }
 
 enum status json_tensor_require_count(const struct json_array *array, const char *field,

@@ -483,7 +483,7 @@ enum status json_tensor_read_part(const struct json_read *read, const struct jso
 }
 
 struct reading {
-    struct json_read read; /* without a step of its own: a part is one step */
+    struct json_read read; /* `parallel` is NULL: a part is read in one step */
     const struct json_part *parts;
     void *out;
     atomic_bool failed; /* a part was refused: skip the other parts */
@@ -699,14 +699,13 @@ uint64_t json_tensor_write_max(const struct json_print *print, uint64_t around)
 
 struct round {
     const struct layout *layout;
-    uint64_t first; /* first item of the round */
-    uint64_t piece; /* items per piece; the last piece may have fewer */
-    char *room;
-    size_t at[ROUND_PIECES + 1]; /* start of the room of each piece */
-    size_t bytes[ROUND_PIECES];
-    atomic_int joined;   /* pieces whose texts are contiguous from the start of the room, ... */
-    size_t joined_bytes; /* ... and the length of these texts; only the next piece accesses
-                            it */
+    uint64_t first;              /* first item of the round */
+    uint64_t piece;              /* items per piece; the last piece may have fewer */
+    char *room;                  /* borrowed: memory for the texts of the round */
+    size_t at[ROUND_PIECES + 1]; /* offset in `room` of the memory of each piece */
+    size_t bytes[ROUND_PIECES];  /* length of the text of each piece */
+    atomic_int joined;   /* pieces whose texts are contiguous from the start of `room` */
+    size_t joined_bytes; /* length of these texts; only the next piece to join accesses it */
 };
 
 static void print_piece(void *context, int index)

@@ -35,7 +35,7 @@ struct json_array {
     bool ragged;               /* arrays of one level differ in length or depth */
     char where[112];           /* path of the place below the array: "[1][2]" */
     uint64_t found;            /* number of elements there */
-    uint64_t expected;         /* number of elements in the arrays before it */
+    uint64_t expected;         /* number of elements in the first array at that depth */
 };
 
 /* Measure the array whose '[' is text[0]; it must end before text[bytes]. One pass of about

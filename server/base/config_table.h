@@ -141,8 +141,8 @@ X(devices,             TEXT,   "all",            1,          4096,             "
   "driver, or through another one that is named here, which has one general, far slower "          \
   "kernel for all layouts. With cpu alone no other driver is asked for its devices.")              \
 X(gpu_lookback,        CHOICE, "auto",           0,          0,                "auto|on|off",      \
-  "Scan long lines on GPUs in one pass. auto: where a trial at the start proves right and fast; "  \
-  "on: untried; off: always in two.")                                                              \
+  "Scan long lines on GPUs in one pass. auto: if a trial at the start gives right sums and is "    \
+  "faster; on: without a trial; off: always in two passes.")                                       \
 X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
   "Most requests in one launch.")                                                                  \
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          SIZE_TIB,         "bytes",            \

@@ -62,7 +62,8 @@ static uint64_t start_time_ns(void)
     return known;
 }
 
-/* Returns the bytes of a line in KiB of a file in /proc; 0: there is none. */
+/* Returns the value of the line `key` of a file in /proc in bytes; the file states it in KiB. 0: the
+ * file has no such line. */
 static uint64_t read_kib(const char *path, const char *key)
 {
     uint64_t kib = 0;

@@ -14,12 +14,12 @@
 #include <string.h>
 
 enum {
-    CHAIN_BYTES = 8 << 10,    /* five certificates with RSA keys, eight with elliptic curves */
+    CHAIN_BYTES = 8 << 10,    /* most bytes of a chain; about five certificates with RSA keys */
     CERTIFICATES = 8,         /* most certificates of a chain */
     ELEMENTS = 640,           /* most elements of DER in a chain; a certificate has about 100 */
-    EXTENSION_ELEMENTS = 128, /* most elements in an extension: as many names, less one */
-    MODULUS_BITS = 8192,      /* checked in a millisecond with the longest exponent */
-    EXPONENT_BITS = 64,       /* as in other libraries; all exponents in use have at most 17 */
+    EXTENSION_ELEMENTS = 128, /* most elements of an extension: the list, and 127 names */
+    MODULUS_BITS = 8192,      /* most bits of an RSA key; a signature is checked within 1 ms */
+    EXPONENT_BITS = 64,       /* most bits of an RSA exponent; those in use have at most 17 */
     LIST_LENGTH_BYTES = 3,    /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2
 };

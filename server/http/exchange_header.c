@@ -20,6 +20,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     ENDED_CHECK_BYTES = 64 << 10 /* least length of a body for conn_ended_early() */
@@ -224,13 +225,23 @@ static enum status check_limits(struct exchange *exchange, struct error *err)
 
 static enum status refuse_media(const struct exchange *exchange, struct error *err)
 {
+    const char *media = exchange->header.media_text;
+    const char *hint =
+        strncasecmp(media, "text/", 5) == 0
+            ? "; CSV and plain text are read by the command tally cumsum FILE, not here"
+        : strncasecmp(media, "multipart/", 10) == 0
+            ? "; curl sends a file alone by --data-binary @FILE instead of -F"
+            : "";
     return error_set_field(
         err, STATUS_UNSUPPORTED_MEDIA, "Content-Type",
-        "Content-Type is \"%.100s\"; this path understands application/json%s",
-        exchange->header.media_text,
+        "Content-Type is \"%.100s\"; this path takes application/json%s: name the type of the "
+        "body, such as Content-Type: application/json (curl: -H 'Content-Type: "
+        "application/json')%s",
+        media,
         exchange->route->kind == ROUTE_CUMSUM
-            ? ", application/octet-stream and application/x-npy"
-            : " and application/octet-stream");
+            ? ", application/octet-stream (raw bytes) and application/x-npy (NPY files)"
+            : " and application/octet-stream (JSON followed by binary tensors)",
+        hint);
 }
 
 static enum status choose_codec(struct exchange *exchange, struct error *err)
@@ -246,6 +257,7 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     request->arrival.codec_request.carry_bytes = (uint64_t)exchange->header.carry_bytes;
     request->arrival.codec_request.offsets_bytes = (uint64_t)exchange->header.offsets_bytes;
     request->arrival.codec_request.totals = exchange->route->totals;
+    request->arrival.codec_request.form = exchange->header.form;
     if (exchange->route->kind == ROUTE_DIALECT) {
         bool known = media != HEADER_MEDIA_OTHER && media != CODEC_FORMAT_NPY;
         if (!known && !exchange->route->triton) {

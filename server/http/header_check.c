@@ -176,8 +176,10 @@ static void read_content_type(struct header_check *check, struct value value)
     if (next_item(&cursor, &item)) {
         const char *behind = item.text + item.bytes;
         bool list = behind[strspn(behind, " \t")] == ',';
-        bool form = item_is(&item, "application/x-www-form-urlencoded"); /* curl's default */
-        check->media = list ? HEADER_MEDIA_OTHER : form ? CODEC_FORMAT_JSON : media_of(&item);
+        check->form = !list && item_is(&item, "application/x-www-form-urlencoded");
+        check->media = list          ? HEADER_MEDIA_OTHER
+                       : check->form ? CODEC_FORMAT_JSON
+                                     : media_of(&item);
     }
 }
 
@@ -197,8 +199,9 @@ static void read_content_encoding(struct header_check *check, struct value value
         } else {
             (void)error_set_field(
                 &check->error, STATUS_UNSUPPORTED_MEDIA, "Content-Encoding",
-                "Content-Encoding is \"%.64s\", expected one of gzip, deflate "
-                "(zlib) and identity",
+                "Content-Encoding is \"%.64s\", expected one of gzip, deflate (zlib) and "
+                "identity: compress the body once, by gzip, and send Content-Encoding: gzip, "
+                "or send it as it is, without this header",
                 value.text);
             return;
         }

@@ -38,27 +38,28 @@ struct header_list {
 
 struct header_check {
     bool http_1_1;
-    size_t bytes;              /* bytes of target, names and values so far */
-    size_t limit;              /* limit of `bytes` */
-    bool unframed;             /* the end of the request is in doubt: close after the answer */
-    bool chunked;              /* Transfer-Encoding: chunked */
-    bool expect_continue;      /* the client waits for a 100 before it sends its body */
-    int64_t content_length;    /* Content-Length; -1: none */
-    int64_t head_bytes;        /* Inference-Header-Content-Length; -1: none */
-    int64_t carry_bytes;       /* Tally-Carry-Length; 0: none */
-    int64_t offsets_bytes;     /* Tally-Offsets-Length; 0: none */
-    int64_t timeout_ms;        /* X-Request-Timeout-Ms; 0: none */
-    bool high;                 /* X-Request-Priority: high */
-    int media;                 /* enum codec_format of Content-Type; JSON without the field */
-    enum coding coding;        /* Content-Encoding */
-    enum coding accept_coding; /* coding of the answer by Accept-Encoding */
-    bool no_coding;            /* Accept-Encoding refuses all codings, identity included */
-    unsigned accept_formats;   /* a bit for each enum codec_format in Accept */
-    bool accept_html;          /* a browser: text/html has at least the quality of JSON */
-    const char *if_none_match; /* If-None-Match; borrowed; NULL: none */
-    const char *request_id;    /* X-Request-Id; borrowed */
-    size_t request_id_bytes;   /* 0: no X-Request-Id, or one that is not echoed */
-    const char *authorization; /* Authorization; borrowed; NULL: none */
+    size_t bytes;           /* bytes of target, names and values so far */
+    size_t limit;           /* limit of `bytes` */
+    bool unframed;          /* the end of the request is in doubt: close after the answer */
+    bool chunked;           /* Transfer-Encoding: chunked */
+    bool expect_continue;   /* the client waits for a 100 before it sends its body */
+    int64_t content_length; /* Content-Length; -1: none */
+    int64_t head_bytes;     /* Inference-Header-Content-Length; -1: none */
+    int64_t carry_bytes;    /* Tally-Carry-Length; 0: none */
+    int64_t offsets_bytes;  /* Tally-Offsets-Length; 0: none */
+    int64_t timeout_ms;     /* X-Request-Timeout-Ms; 0: none */
+    bool high;              /* X-Request-Priority: high */
+    int media;              /* enum codec_format of Content-Type; JSON without the field */
+    bool form;              /* Content-Type is that of a form, curl's default: media is JSON */
+    enum coding coding;     /* Content-Encoding */
+    enum coding accept_coding;    /* coding of the answer by Accept-Encoding */
+    bool no_coding;               /* Accept-Encoding refuses all codings, identity included */
+    unsigned accept_formats;      /* a bit for each enum codec_format in Accept */
+    bool accept_html;             /* a browser: text/html has at least the quality of JSON */
+    const char *if_none_match;    /* If-None-Match; borrowed; NULL: none */
+    const char *request_id;       /* X-Request-Id; borrowed */
+    size_t request_id_bytes;      /* 0: no X-Request-Id, or one that is not echoed */
+    const char *authorization;    /* Authorization; borrowed; NULL: none */
     struct header_list forwarded; /* X-Forwarded-For */
     bool proxied; /* another field that only proxies send: the client may be on any machine */
     struct header_list traceparent;

@@ -15,8 +15,8 @@
 enum {
     CONNECTION_FDS = 2, /* descriptors of a connection: its socket, its daemon's epoll set */
     SPARE_FDS = 512,    /* descriptors for everything except connections */
-    START_FDS = 32,     /* descriptors that the start needs: sockets, files, devices ... */
-    LOOP_FDS = 16       /* ... and each loop */
+    START_FDS = 32,     /* descriptors that the start needs: sockets, files, devices */
+    LOOP_FDS = 16       /* descriptors that each loop needs, without those of connections */
 };
 
 /* Returns the limit of newcomers that wait for a place, which is also the limit of evicted

@@ -18,10 +18,10 @@
 struct http; /* opaque */
 struct server;
 
-/* Raise the process's limit of file descriptors as far as allowed. Returns how many of
- * --max-connections have descriptors then, and logs a warning if not all have. More connections
- * would wait for a descriptor, because connections are evicted at the limit of connections
- * only. Thread: main. */
+/* Raise the process's limit of file descriptors as far as allowed. Returns the number of
+ * connections that have descriptors under this limit, at most --max-connections; logs a warning if
+ * it is less. The caller uses the result as the limit of connections: at that limit idle connections
+ * are evicted, while a lack of descriptors would make new connections wait. Thread: main. */
 uint64_t http_connections_that_fit(const struct server *server);
 
 /* Bind every --listen address (or use systemd's sockets instead) and start the loops. Signals

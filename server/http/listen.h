@@ -23,10 +23,11 @@ enum {
 };
 
 struct listen_socket {
-    int fd;       /* owned; non-blocking, close-on-exec */
-    bool local;   /* a Unix socket: the clients are on this machine */
-    bool unlink;  /* this process made the file at the path in `name`, and removes ... */
-    dev_t device; /* ... the file if its device and inode are still these */
+    int fd;      /* owned; non-blocking, close-on-exec */
+    bool local;  /* a Unix socket: the clients are on this machine */
+    bool unlink; /* this process made the file of the Unix socket, and removes it at the end */
+    dev_t
+        device; /* with inode: identity of the file; another file at its path is not removed */
     ino_t inode;
     bool inherited; /* systemd holds a descriptor, too, and keeps the socket open */
     bool probe;     /* a socket of --probe-listen */
@@ -60,9 +61,10 @@ MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
  * variables. */
 MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
 
-/* Drop new handshakes, so that the sockets can be closed without resetting a connection: those
- * in the backlog and those in their handshake can still be accepted, and afterwards no further
- * one arrives. An inherited socket is unchanged: its backlog waits for the next service. */
+/* Make the kernel drop new handshakes. Connections that are in the backlog or in their handshake can
+ * still be accepted. When all of these are accepted no connection arrives any more, and closing the
+ * sockets resets none. The function leaves an inherited socket unchanged: the connections in its
+ * backlog wait for the next process of the service. */
 void listen_end(struct listen_set *set);
 
 /* Close all sockets, and remove the files of Unix sockets except files that another process has

@@ -159,8 +159,8 @@ struct http {
     struct tls_files *tls; /* NULL: no listener has TLS */
     struct tokens *tokens; /* NULL: requests need no token */
     struct proxies proxies;
-    atomic_bool draining;             /* order to the loops: drain */
-    atomic_bool stopping;             /* order to the threads of the loops: end */
+    atomic_bool draining;             /* the loops must drain */
+    atomic_bool stopping;             /* the threads of the loops must end */
     struct places places;             /* places of --max-connections */
     atomic_size_t probes;             /* connections of --probe-listen */
     atomic_uint_fast64_t page_bytes;  /* bytes of unread pages */

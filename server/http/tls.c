@@ -400,7 +400,8 @@ static void credentials_release(struct tls_credentials *credentials)
     }
 }
 
-/* Returns the current credentials; credentials_release() is due. */
+/* Returns the current credentials, with a reference that the caller gives back by
+ * credentials_release(). */
 static struct tls_credentials *credentials_get(struct tls_files *files)
 {
     HOLD_LOCK(&files->lock);

@@ -19,9 +19,9 @@ enum {
     BODY_PAGE_BYTES = 1 << 20 /* most bytes of a body of a request without a tensor */
 };
 
-/* Begin to receive a body after the headers are checked and the codec is known. Checks the declared
- * length against the limits, and asks the codec for the length of the head; decodes the head if
- * that is 0.
+/* Begin to receive a body after the headers are checked and the codec is known. The function checks
+ * the declared length against the limits, and asks the codec for the length of the head. If the head
+ * has no bytes, the function decodes the request at once.
  * err   TOO_LARGE, OUT_OF_MEMORY, errors of the codec */
 MUST_CHECK enum status body_begin(struct request *request, struct error *err);
 

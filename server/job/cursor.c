@@ -22,13 +22,13 @@
 
 enum {
     CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
-    FIRST_SLICES = 4,      /* most size of the first slice, in --slice-bytes */
-    LONG_SLICES = 6,  /* least slices of SLICE_MS with the slowest data that need a cursor */
-    WHOLE_SLICES = 8, /* least size of complete tensors that need a cursor, in --slice-bytes */
+    FIRST_SLICES = 4,      /* maximum size of the first slice, as a multiple of --slice-bytes */
+    LONG_SLICES = 6,  /* a tensor needs a cursor if the slowest data take so many SLICE_MS */
+    WHOLE_SLICES = 8, /* a complete tensor of this multiple of --slice-bytes needs a cursor */
     SLICE_MS = 5,     /* target device time of a slice */
-    TURNED_MS = 40,   /* most device time of a slice if the slowest data follow ordinary ones */
-    LEAST_ROUND = 1 << 16, /* elements that a round of segments may always have */
-    GROWTH = 4             /* most growth from one slice to the next: a factor */
+    TURNED_MS = 40,   /* maximum device time of a slice whose data turn out to be the slowest */
+    LEAST_ROUND = 1 << 16, /* elements that a round of segments may have in any case */
+    GROWTH = 4             /* maximum factor from the size of one slice to that of the next */
 };
 
 enum cursor_state {
@@ -41,7 +41,7 @@ struct cursor {
     struct request slice; /* entry of the queue; owned by queue and workers while IN_FLIGHT */
     pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
     enum cursor_state state;
-    bool begun; /* a slice was pushed; the loop pushes the first */
+    bool begun; /* a slice was pushed; the loop pushes the first slice */
     /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`,
      * slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which it got from the
      * request. */
@@ -117,9 +117,9 @@ static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
                    : larger_of(ms * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
 }
 
-/* Returns the least elements of a slice: LEAST_ROUND for a round; else a step more than `slices`
- * times
- * --slice-bytes, counted in scan_plan_effort(). */
+/* Returns the minimum number of elements of a slice. For a round of segments this is LEAST_ROUND.
+ * For a tensor the slice has enough steps that their effort (scan_plan_effort()) exceeds `slices`
+ * times --slice-bytes. */
 static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 {
     const struct scan_slicing *slicing = &cursor->slicing;

@@ -25,8 +25,8 @@
 enum {
     PACK_LEVEL = 1, /* the fastest: higher levels gain little on tensors */
     PACK_MEMORY = 8,
-    SPARE_TEXT_BYTES = 64 << 10, /* least excess reservation of a text that is released early */
-    STEP_BYTES = 64 << 10 /* bytes compressed between two steps: a millisecond of numbers */
+    SPARE_TEXT_BYTES = 64 << 10, /* minimum unused memory of a text that is released early */
+    STEP_BYTES = 64 << 10        /* bytes compressed between two steps; about 1 ms */
 };
 
 struct infer_bytes infer_answer_bytes(struct request *request)

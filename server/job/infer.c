@@ -171,8 +171,8 @@ static uint64_t computed_bytes(const struct request *request)
     return gaps_come_first(request) && !request->scan.plan.in_place ? 0 : bytes;
 }
 
-/* Zero the gaps between the elements of an in-place tensor. Any other output has been zeroed as a
- * whole (computed_bytes() is 0). */
+/* Zero the gaps between the elements of a tensor that is scanned in place. If the output has its own
+ * buffer, the caller has already zeroed all of that buffer, because computed_bytes() returned 0. */
 static enum status zero_gaps(struct request *request, struct error *err)
 {
     if (request->scan.plan.in_place &&
@@ -266,7 +266,8 @@ static enum status complete_input(struct request *request, struct error *err)
     if (gaps_come_first(request)) {
         TRY(zero_gaps(request, err));
     }
-    if (call->desc.include_initial && call->desc.has_initial) { /* else the value is zero */
+    /* Without `initial` the sum before the first element is 0, which is already there. */
+    if (call->desc.include_initial && call->desc.has_initial) {
         TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
                                    request_output_bytes(request), err));
     }

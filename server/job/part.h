@@ -1,7 +1,7 @@
-/* Parts of a tensor that is summed in parts along its axis, totals of a tensor, and a tensor whose
- * lines begin with a value (initial). Each is one scan whose lines begin with the sums of the
- * received carry, or with that value, if there is one. The sums after the last element become the
- * carry of the answer. The answer to a scan for totals has no output.
+/* Three kinds of requests: a part of a tensor that is summed in parts along its axis, the totals of
+ * a tensor, and a tensor with the attribute `initial`. Each is one scan. Its lines begin with the
+ * sums in the received carry, with `initial`, or with 0. The sums after the last element become the
+ * carry of the answer. The answer to a request for totals has no output.
  *
  *     received carry -> a sum a line -> scan (cursor.c) -> a sum a line -> carry to answer
  *
@@ -23,8 +23,8 @@ struct part {
     struct text carry;   /* owned; sums, then the encoded carry */
 };
 
-/* Returns true if the request is a part, asks for totals, or has lines that begin with a value. In
- * a tensor with segments that value is an element (segments.h). */
+/* Returns true if the request is a part, asks for totals, or has the attribute `initial`. With
+ * segments `initial` does not count: segments.h inserts it as an element. */
 static inline bool part_is_one(const struct request *request)
 {
     const struct scan_desc *desc = &request->scan.call.desc;

@@ -43,14 +43,15 @@ enum {
     UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time, while mmap() of other threads waits */
 };
 
-/* memory_block.bin: 0 for an own slab, else 1 + index in shared[]. */
+/* A slab that several blocks share. memory_block.bin is 1 + the index of the slab in shared[], or 0 if
+ * the block has a slab of its own. */
 struct shared_slab {
     struct slab *slab; /* owned; NULL: the entry is free */
     struct buddy *buddy;
     uint64_t unused_since_ns; /* valid while no block is allocated from the slab */
 };
 
-/* An own slab that no block uses. */
+/* A slab of a single large block that has been freed; it is kept for the next large block. */
 struct idle_slab {
     struct slab *slab; /* owned */
     size_t touched;    /* as in struct memory_block */

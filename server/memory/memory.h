@@ -35,7 +35,7 @@ struct tensor_place {
 struct memory_options {
     uint64_t budget_bytes;      /* --memory-budget */
     uint64_t small_slab_bytes;  /* bytes of a shared slab: 1 KiB times a power of two */
-    uint64_t small_block_bytes; /* bytes of the largest block in a shared slab; no headroom */
+    uint64_t small_block_bytes; /* bytes of the largest block in a shared slab */
     uint64_t keep_ms;           /* time after which an unused large slab is unmapped */
 };
 

@@ -19,7 +19,7 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
-    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees: 2 ms */
+    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees; 2 ms */
 };
 
 struct shm_region {
@@ -34,9 +34,9 @@ struct shm_region {
 
 struct shm_registry {
     struct shm_options options;
-    pthread_mutex_t lock; /* guards the rest */
-    size_t count;
-    struct shm_region *regions[]; /* of max_regions entries; a reference each */
+    pthread_mutex_t lock;         /* guards the rest */
+    size_t count;                 /* number of regions */
+    struct shm_region *regions[]; /* max_regions entries; the table has a reference to each */
 };
 
 enum status shm_create(const struct shm_options *options, struct shm_registry **out,

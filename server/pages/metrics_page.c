@@ -236,7 +236,7 @@ static void write_memory(FILE *out, const struct server *server)
     write_gauge(out, "tally_memory_reserved_bytes", "Memory that requests have reserved.",
                 stats.reserved_bytes);
     write_gauge(out, "tally_memory_promised_bytes",
-                "Memory kept for large requests that have begun, not taken yet.",
+                "Memory set aside for large requests in progress that they do not use yet.",
                 stats.promised_bytes);
     write_gauge(out, "tally_memory_slab_bytes", "Memory held in slabs, idle ones included.",
                 stats.slab_bytes);

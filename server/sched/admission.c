@@ -242,11 +242,13 @@ static uint64_t overtaking_room(const struct admission *admission,
 
 /* ---- time; thread: a holder of the lock ---- */
 
-/* Returns the estimated nanoseconds until requests of a client that cost `cost_ns` are answered if
- * the first of them begins now; 0 if the client is owed a place, because the bodies of other
- * clients may be slower than the service. Bodies arrive side by side, so all requests that have a
- * place count in full; but no other client counts more than this client, because clients take
- * turns. */
+/* Returns the estimated nanoseconds until requests of the client are answered, if the first of them
+ * begins now. cost_ns: the sum of their costs.
+ *
+ * The estimate counts the full cost of every request that has a place, because bodies arrive at the
+ * same time. The cost of another client counts up to that of this client, because clients take
+ * turns. The result is 0 for a client that is owed a place: the measured slowness may be that of
+ * slow bodies of other clients. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost_ns)
 {

@@ -143,7 +143,8 @@ void client_release(struct client *client)
 
 /* ---- requests and memory ---- */
 
-/* Move the mean towards `ns`, the time for which `part` of `whole` was in use. */
+/* Move the mean towards `ns`, the nanoseconds for which `part` of `whole` was in use. A larger part
+ * has a larger weight. */
 static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part,
                        uint64_t whole)
 {
@@ -153,8 +154,8 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* Returns the estimated time until `part` of `whole` is free, if all of it is freed within the
- * mean. */
+/* Returns the estimated nanoseconds until `part` of `whole` is free. The estimate assumes that the
+ * whole becomes free at a constant rate, within the mean time. */
 static uint64_t time_until_free(const atomic_uint_fast64_t *mean_ns, uint64_t part,
                                 uint64_t whole)
 {

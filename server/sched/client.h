@@ -36,11 +36,11 @@ struct client {
     atomic_uint_fast64_t request_ns;    /* mean duration of its recent requests */
     atomic_uint_fast64_t memory_ns;     /* mean time for which these held their memory */
     atomic_uint_fast64_t sent_until_ns; /* time at which the bytes sent so far fit its rate */
-    atomic_uint_fast64_t ahead; /* ticket of the body that is more than a second ahead of it */
+    atomic_uint_fast64_t ahead; /* ticket of the body that is over a second ahead of the rate */
     /* Guarded by the lock of admission.c: */
     uint64_t claimed_bytes;  /* claims of its large requests */
     size_t places;           /* number of its large requests that have a place */
-    uint64_t placed_cost_ns; /* cost of these */
+    uint64_t placed_cost_ns; /* cost of the requests that have a place */
     struct line_flow flows[LINE_COUNT][LINE_CLASSES]; /* guarded by the lock of each line */
     /* Guarded by the lock of server/http/places.c: */
     size_t waiting;                /* number of its connections that wait for a place */
@@ -73,11 +73,13 @@ void client_release(struct client *client); /* NULL is fine */
  * after which the client should try again. For requests and memory the time is estimated from
  * recent requests of the client; 0 if none has ended. */
 
-/* Count one more request, unless `most` are in flight. True: client_end_request() is due. */
+/* Count one more request, unless `most` requests of the client are in flight. Returns true if the
+ * request was counted; then the caller must call client_end_request() when the request has ended. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns);
 void client_end_request(struct client *client, uint64_t took_ns);
 
-/* Count bytes of memory, unless the sum exceeded `most`. Requires bytes <= most. */
+/* Count bytes of memory, unless the memory of the client's requests would exceed `most` bytes.
+ * Requires bytes <= most. */
 MUST_CHECK bool client_take_memory(struct client *client, uint64_t bytes, uint64_t most,
                                    uint64_t *wait_ns);
 void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns);

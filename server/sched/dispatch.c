@@ -1,4 +1,5 @@
-/* A schedule in thought, made anew for each worker that becomes free; see dispatch.h. */
+/* The schedule: an estimate of which worker will take which waiting request. It is computed anew for
+ * each worker that becomes free; see dispatch.h. */
 #include "server/sched/dispatch.h"
 
 #include "kernels/plan.h"
@@ -6,8 +7,8 @@
 #include "server/sched/request.h"
 
 enum {
-    /* Most requests of the schedule. A device that is slower than the others together by more than
-     * this factor gets nothing. */
+    /* Most waiting requests that the schedule assigns. A device that would take longer for one request
+     * than the other devices together for all these requests is assigned none of them. */
     LOOK_AHEAD = 64,
     TRIAL_PART = 100
 };

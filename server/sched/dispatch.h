@@ -66,22 +66,24 @@ struct dispatch_worker {
     bool busy;         /* runs a batch */
     uint64_t since_ns; /* busy: estimated end of the batch; idle: when it became idle */
 
-    /* Scratch memory of dispatch_find(). */
-    const struct request *given; /* last request that it was given; NULL: none */
-    uint64_t due_ns;             /* when it was expected to begin with the first one */
-    uint64_t begin_ns;           /* when it can begin: later than due_ns if it is late */
-    uint64_t end_ns;             /* when it ends the last one */
+    /* Scratch memory of dispatch_find(), which assigns waiting requests to workers. Times are
+     * estimates. */
+    const struct request *given; /* last request that was assigned to the worker; NULL: none */
+    uint64_t due_ns;             /* time at which it was expected to begin its first one */
+    uint64_t begin_ns;           /* time at which it can begin: after due_ns if it is late */
+    uint64_t end_ns;             /* time at which it ends the last assigned request */
 };
 
 struct dispatch {
-    LIST_HEAD(dispatch_workers, dispatch_worker) workers; /* that take requests */
-    uint64_t batches; /* number of batches that they have taken */
+    LIST_HEAD(dispatch_workers, dispatch_worker) workers; /* workers that take requests */
+    uint64_t batches; /* number of batches that the workers have taken */
 };
 
-/* The worker is idle and takes requests. Idempotent. */
+/* Add an idle worker to those that take requests. Idempotent. */
 void dispatch_join(struct dispatch *dispatch, struct dispatch_worker *worker, uint64_t now_ns);
 
-/* The worker takes no requests. Idempotent. The other workers must look again. */
+/* Remove the worker from those that take requests. Idempotent. The caller wakes the other workers,
+ * because they may have left requests to this one. */
 void dispatch_leave(struct dispatch_worker *worker);
 
 struct dispatch_found {

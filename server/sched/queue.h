@@ -1,8 +1,10 @@
-/* The planned requests that wait for a device worker, and the batches that workers take.
+/* The planned requests that wait for a device worker, and the batches that workers take. In this
+ * file a taker is a worker that calls queue_take().
  *
- * line.h defines which request is next, and dispatch.h which worker takes it. A worker serves the classes of the line round robin. So a
- * stream of large tensors delays a small one by at most one large tensor, and a stream of small
- * tensors, in batches of bounded size, delays a large one by at most one batch.
+ * line.h defines which request is next, and dispatch.h which worker takes it. A worker serves the
+ * classes of the line round robin. So a stream of large tensors delays a small one by at most one
+ * large tensor, and a stream of small tensors, in batches of bounded size, delays a large one by at
+ * most one batch.
  *
  * queue_admits() checks the bound (--queue-depth) before a body is read. An admitted request is
  * never refused for lack of room: its bytes were charged when they arrived.
@@ -61,8 +63,8 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * pushed. */
 void queue_wake(struct queue *queue);
 
-/* Make every taker return QUEUE_TIMEOUT, because the classes that some takers serve have
- * changed. */
+/* Make queue_take() return QUEUE_TIMEOUT in every taker. The caller has changed the classes that
+ * some takers serve. */
 void queue_shake(struct queue *queue);
 
 /* Insert a chain (linked by next) of taken requests that no device has changed at their old
@@ -137,8 +139,8 @@ enum queue_result {
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
 
-/* The worker takes no more batches: its device failed or hangs. Wakes the other takers, which may
- * have declined requests in its favour. */
+/* Remove the worker from the dispatch, because its device failed or hangs. The function wakes the
+ * other takers, because they may have left requests to this device. */
 void queue_leave(struct queue *queue, struct dispatch_worker *worker);
 
 /* ---- the pace of devices (dispatch.h); functions that take the lock ---- */

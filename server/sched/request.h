@@ -99,12 +99,12 @@ struct request_slice {
     atomic_bool overdue;         /* the device has exceeded its deadline; set by any thread */
 };
 
-/* The speed of one thread, for estimates of time. */
+/* The assumed speed of one thread, for estimates of time. */
 enum {
-    SCAN_BYTES_PER_NS = 4,  /* bytes of a contiguous tensor that are scanned */
-    MOVED_BYTES_PER_NS = 8, /* bytes that are copied, swapped, or zeroed */
-    NS_PER_TEXT_BYTE = 2,   /* parsed or printed */
-    NS_PER_PACKED_BYTE = 8  /* compressed */
+    SCAN_BYTES_PER_NS = 4,  /* scanning a contiguous tensor */
+    MOVED_BYTES_PER_NS = 8, /* copying, swapping or zeroing bytes */
+    NS_PER_TEXT_BYTE = 2,   /* parsing or printing text */
+    NS_PER_PACKED_BYTE = 8  /* compressing an answer */
 };
 
 /* Content-Encoding. */

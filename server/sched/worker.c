@@ -177,8 +177,9 @@ static void fail_requests(const struct worker *worker, struct request *first, co
                     worker->number, worker->info.name, verb, reason);
 }
 
-/* Remove the requests of the running batch from the record and return them. Their memory becomes
- * orphans of the worker. Thread: a holder of the lock. */
+/* Remove the requests of the running batch from the worker and return them. The worker keeps their
+ * memory (struct worker_orphan), because the device may still write to it. Returns NULL for a
+ * slice, which stays with the worker. Thread: a holder of the lock. */
 static struct request *orphan_batch(struct worker *worker)
 {
     struct request *first = worker->batch;

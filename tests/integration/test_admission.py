@@ -45,7 +45,7 @@ def test_headers_alone_take_nothing_of_the_budget(start_server):
         wire.close()
 
 
-def test_a_first_byte_is_charged_as_such_and_what_was_promised_for_it_goes_to_who_sends(
+def test_a_body_of_one_byte_holds_little_memory_and_its_reservation_is_given_to_senders(
     start_server,
 ):
     server = start_server("--memory-budget", "1GiB")
@@ -107,7 +107,7 @@ def test_slow_bodies_keep_no_other_client_out(start_server, addresses):
         wire.close()
 
 
-def test_a_slow_reader_and_who_announces_much_keep_no_other_out(start_server):
+def test_a_slow_reader_and_a_large_unsent_body_block_no_other_client(start_server):
     """The reader is faster than many links. It holds more than half of the budget, and another client
     wants more than the rest: who wants little goes past that one, and the reader has two minutes.
     """
@@ -186,7 +186,7 @@ def test_a_client_that_leaves_while_it_waits_for_memory_is_not_waited_for(start_
     assert works(server)
 
 
-def test_a_request_that_waits_for_memory_goes_on_when_there_is_some(start_server):
+def test_a_request_that_waits_for_memory_continues_when_memory_is_free(start_server):
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
     holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]

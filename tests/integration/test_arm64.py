@@ -43,7 +43,7 @@ def test_kernels_are_compiled_for_arm64(tmp_path, kernel):
     assert compile_kernel(tmp_path, kernel, "-O0").stat().st_size > 0
 
 
-def test_kernels_are_for_what_the_compiler_compiles_for():
+def test_the_build_makes_kernels_for_the_target_of_the_compiler():
     variables = run("make", "-n", "-p", f"CC=clang {TARGET}", "warnings").splitlines()
     assert "LEVELS := baseline" in variables
     assert "CLANG = clang --target=$(TARGET)" in variables

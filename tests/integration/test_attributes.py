@@ -109,7 +109,7 @@ def test_every_element_is_widened_exactly(client, came, out):
 
 @pytest.mark.parametrize("came, out", PAIRS, ids=str)
 @pytest.mark.parametrize("name", attributes.FORMATS)
-def test_each_attribute_goes_with_each_in_every_format(client, came, out, name):
+def test_every_pair_of_attributes_works_together_in_every_format(client, came, out, name):
     rng, draw = np.random.default_rng(3), random.Random(f"{came}{out}{name}")
     is_float = out.is_float
     settings = itertools.product(
@@ -160,7 +160,7 @@ def test_every_initial_value_counts_as_an_element(client, dtype, initial):
             attributes.check(client, case, name)
 
 
-def test_a_sum_of_negative_zeros_stays_one_behind_an_initial_sum_that_is_none(client):
+def test_a_sum_of_negative_zeros_stays_negative_zero_after_the_additional_first_sum(client):
     answer = client.post_json("/v1/cumsum", {"data": [-0.0, -0.0, 1.5], "include_initial": True})
     assert answer.body.endswith(b'"data":[0.0,-0.0,-0.0,1.5]}'), answer
 
@@ -434,7 +434,7 @@ def test_totals_are_of_the_wide_type_and_begin_with_the_initial_value(client):
     assert carries.sums_of(answer.body) == [1307]
 
 
-def test_totals_of_what_is_not_nan_need_no_places(client):
+def test_totals_count_nan_as_zero_with_zero_and_with_skip(client):
     array = np.array([1.5, np.nan, 2.5])
     for nan in ("zero", "skip"):
         answer = client.post(f"/v1/cumsum/totals?nan={nan}", calls.npy_bytes(array), NPY)
@@ -583,7 +583,7 @@ def test_directml_has_no_booleans_and_descriptors_have_no_new_attributes(client)
     calls.expect_error(answer, 400, "unknown_field", "nan")
 
 
-def test_what_v2_says_twice_must_agree(client):
+def test_a_value_that_v2_states_twice_must_agree(client):
     x = {"name": "x", "shape": [1], "datatype": "UINT8", "data": [1]}
     for output, parameters, says in (
         ("INT32", {"output_dtype": "int64"}, "contradicts"),

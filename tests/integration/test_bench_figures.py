@@ -175,7 +175,7 @@ def test_tables_that_are_too_wide_follow_each_other_with_a_name_each():
     assert sum(line.startswith("| a |") for line in lines) == 2
 
 
-def test_what_one_maker_has_no_figure_of_is_a_dash():
+def test_a_missing_figure_of_one_maker_is_shown_as_a_dash():
     of = {
         "AMD": tables.Table(["work", "ratio"], [["a", "1"], ["b", "2"]]),
         "Intel": tables.Table(["work", "ratio", "more"], [["b", "3", "4"], ["c", "5", "6"]]),

@@ -184,7 +184,7 @@ def test_the_page_stays_as_it_is_when_it_is_filled_again(folder):
     assert page.filled(once, found) == once
 
 
-def test_what_was_not_measured_says_so(folder):
+def test_a_section_without_a_measurement_says_so(folder):
     (folder / "peers.json").unlink()
     assert "Not measured yet." in page_of(families_of(folder))
 

@@ -65,7 +65,7 @@ def order_of(server, requests):
     return re.findall(f"id=({names}) ", server.log)
 
 
-def test_high_priority_goes_first_and_a_fifth_is_for_the_others(start_server):
+def test_high_priority_overtakes_but_a_fifth_of_the_turns_is_for_normal_priority(start_server):
     server = start_server("--memory-budget", "16MiB", "--min-upload-rate", "0")
     high = [(f"high-{at}", {"X_Request_Priority": "high"}) for at in range(6)]
     normal = [("normal-0", {}), ("normal-1", {"X_Request_Priority": "normal"})]
@@ -79,7 +79,7 @@ def test_high_priority_goes_first_and_a_fifth_is_for_the_others(start_server):
 
 
 @pytest.mark.parametrize("value", ["", "urgent", "High", "1", "high,normal", "high normal"])
-def test_a_priority_that_is_none_is_named(server, value):
+def test_an_invalid_priority_is_refused_by_name(server, value):
     client = server.client()
     answer = client.post(PATH, BODY, calls.RAW, {"X-Request-Priority": value})
     calls.expect_error(answer, 400, "invalid_field", "X-Request-Priority", "high or normal")
@@ -110,7 +110,7 @@ def test_v2_has_the_parameter_of_triton_and_takes_the_words_of_the_header(server
 RATE = ("--per-client-bytes-per-s", "4MiB")
 
 
-def test_who_sends_faster_than_its_rate_is_refused_before_its_body(start_server):
+def test_a_client_above_its_byte_rate_is_refused_before_its_body(start_server):
     server = start_server("--per-client-bytes-per-s", "1MiB")
     assert post(server, 32 * MIB).status == 200  # of any length, by who was quiet
     with server.wire() as wire:
@@ -122,7 +122,7 @@ def test_who_sends_faster_than_its_rate_is_refused_before_its_body(start_server)
     assert post(server, 16).status == 429  # on a new connection, too
 
 
-def test_who_comes_again_when_it_was_told_to_is_served(start_server):
+def test_a_client_that_waits_for_retry_after_is_served(start_server):
     server = start_server(*RATE)
     answer = post(server, 8 * MIB)
     while answer.status == 200:
@@ -131,7 +131,7 @@ def test_who_comes_again_when_it_was_told_to_is_served(start_server):
     assert post(server, 16).status == 200
 
 
-def test_a_chunked_body_counts_as_it_comes_and_what_never_came_does_not(start_server):
+def test_a_chunked_body_counts_as_it_arrives_and_unsent_bytes_do_not_count(start_server):
     server = start_server(*RATE)
     with server.wire() as wire:
         wire.send(head(100 * MIB, Content_Length=100 * MIB) + bytes(MIB))
@@ -147,7 +147,7 @@ def test_a_chunked_body_counts_as_it_comes_and_what_never_came_does_not(start_se
     assert post(server, 16).status == 429
 
 
-def test_of_chunked_bodies_beside_each_other_only_the_one_that_is_ahead_goes_on(start_server):
+def test_only_the_first_of_several_chunked_bodies_above_the_rate_may_continue(start_server):
     """Where their lengths were known the second would be refused at its header."""
     server = start_server(*RATE)
     with server.wire() as first, server.wire() as second:
@@ -175,7 +175,7 @@ def test_each_client_has_a_rate_of_its_own_and_pages_have_none(start_server, tmp
     client.close()
 
 
-def test_the_refusal_reaches_who_goes_on_sending_over_tls(start_server, tmp_path):
+def test_a_client_that_still_sends_over_tls_receives_its_refusal(start_server, tmp_path):
     server = start_server("--per-client-bytes-per-s", "1MiB", tls=Tls(tmp_path / "tls"))
     assert post(server, 32 * MIB).status == 200
     with server.wire() as wire:
@@ -188,7 +188,9 @@ def test_the_refusal_reaches_who_goes_on_sending_over_tls(start_server, tmp_path
 # Requests ----------------------------------------------------------------------------------------
 
 
-def test_who_has_its_answer_may_ask_again_at_once_on_any_connection(start_server, tmp_path):
+def test_a_client_may_send_again_on_any_connection_as_soon_as_it_has_its_answer(
+    start_server, tmp_path
+):
     """Most of the first answer is with the client or on its way: all that a Unix socket holds, the
     rest when there is room. Who has read all of it is never told to wait for an answer."""
     path = str(tmp_path / "s")
@@ -208,7 +210,7 @@ def test_who_has_its_answer_may_ask_again_at_once_on_any_connection(start_server
         assert other.send(post_bytes(PATH, BODY, fields)).answer().body == SUMS
 
 
-def test_who_is_refused_inside_its_body_may_ask_again_on_another_connection(start_server):
+def test_a_client_refused_within_its_body_may_send_again_on_another_connection(start_server):
     server = start_server("--per-client-requests", "1")
     with server.wire() as wire:
         head_of_none = head(MIB, Content_Length=MIB).replace(b"dtype=int8", b"dtype=none")
@@ -216,7 +218,7 @@ def test_who_is_refused_inside_its_body_may_ask_again_on_another_connection(star
         assert works(server)  # while the rest of the body may still come
 
 
-def test_who_leaves_before_its_answer_may_ask_again(start_server):
+def test_a_client_that_disconnects_before_its_answer_may_send_again(start_server):
     flags = ["--batch-delay-us", "300000", "--header-timeout-ms", "600000"]
     server = start_server("--per-client-requests", "1", *flags)
     with server.wire():  # so that its client is known all the time
@@ -264,7 +266,7 @@ def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(
     assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
 
 
-def test_what_a_client_posts_to_pages_counts_as_well(start_server):
+def test_bytes_that_a_client_posts_to_pages_count_for_its_rate(start_server):
     server = start_server(*MEMORY, "--trusted-proxies", "127.0.0.1")
 
     def begin(client, length):
@@ -300,7 +302,7 @@ def test_at_a_unix_socket_they_hold_for_whoever_has_a_name_alone(start_server, t
         server.kill()
 
 
-def test_memory_of_who_is_refused_inside_its_body_counts_no_more(start_server):
+def test_memory_of_a_request_refused_within_its_body_is_no_longer_counted(start_server):
     server = start_server(*MEMORY)
     with server.wire() as wire:
         fields = {"Content_Length": 6 * MIB, "X_Request_Timeout_Ms": 300}
@@ -309,7 +311,9 @@ def test_memory_of_who_is_refused_inside_its_body_counts_no_more(start_server):
         assert post(server, 7 * MIB).status == 200
 
 
-def test_what_alone_needs_more_is_413_however_few_bytes_ask_for_it(start_server):
+def test_a_request_that_alone_exceeds_the_memory_limit_gets_413_even_with_a_short_body(
+    start_server,
+):
     server = start_server(*MEMORY)
     says = ["over 8 MiB, the server's --per-client-memory", "send less at once"]
     calls.expect_error(post(server, 9 * MIB), 413, "too_large", says=says)

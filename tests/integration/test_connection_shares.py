@@ -322,7 +322,9 @@ def test_further_connections_of_a_client_are_refused_beyond_its_limit(start_serv
         wire.close()
 
 
-def test_the_limit_of_connections_is_none_for_proxies_and_unix_sockets(start_server, tmp_path):
+def test_the_limit_of_connections_does_not_apply_to_proxies_and_unix_sockets(
+    start_server, tmp_path
+):
     path = str(tmp_path / "s")
     server = start_server(
         *("--per-client-connections", "1", "--trusted-proxies", "127.0.0.2"),

@@ -74,7 +74,7 @@ def test_the_numbers_are_written_into_the_cells_and_the_arrows_run_along_the_axi
 
 
 @pytest.mark.parametrize("preference, moving", [("no-preference", True), ("reduce", False)])
-def test_the_arrows_move_once_and_only_for_who_has_not_asked_for_less(page, preference, moving):
+def test_the_arrows_move_once_unless_the_user_prefers_reduced_motion(page, preference, moving):
     chromium.emulate(page.driver, prefers_reduced_motion=preference)
     page.example("directml", 0)
     counts = "return document.getAnimations().map(a => a.effect.getTiming().iterations)"
@@ -125,7 +125,7 @@ def test_integers_of_csv_stay_exact_however_they_are_written(page, dialect):
     assert re.search(r"[^\d]0\.5,0(\.0)?,5(\.0)?,75(\.0)?\]", page.answered())
 
 
-def test_numbers_whose_difference_is_beyond_all_numbers_are_drawn(page):
+def test_numbers_whose_difference_overflows_are_plotted(page):
     page.set(data="[1e308, -1e308, 1]", axis="0", dtype="float64")
     page.send()
     page.answered()
@@ -309,7 +309,7 @@ def test_an_error_stands_at_its_field(page):
         )  # the alert, too
 
 
-def test_an_error_goes_with_the_next_request(page):
+def test_an_error_disappears_with_the_next_request(page):
     page.set(axis="9")
     page["send"].click()
     until(lambda: page.js(ERRORS_SHOWN))
@@ -646,7 +646,7 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(pages, guarded):
     until(lambda: re.fullmatch(r"\d+\.\d+\.\d+.*", page["version"].text))
 
 
-def test_who_gives_no_token_is_told(pages, guarded):
+def test_the_console_says_that_the_server_requires_a_token(pages, guarded):
     page = pages.open(guarded.port)
     page.all("#openvino-examples button")[0].click()
     until(lambda: page["token"].is_displayed())

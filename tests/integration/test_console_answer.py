@@ -49,7 +49,7 @@ def test_a_browser_runs_no_other_script_in_it(page):
     assert "Content Security Policy" in str(page.driver.get_log("browser"))
 
 
-def test_who_has_the_page_gets_304(client):
+def test_a_browser_with_the_current_page_gets_304(client):
     tag = client.get("/", BROWSER).headers["ETag"]
     assert re.fullmatch(r'"[0-9a-f]{32}"', tag)
     for known in (tag, f'"other", W/{tag}', "*"):
@@ -83,7 +83,7 @@ def test_an_answer_without_its_body_counts_no_bytes(start_server):
     "accept",
     [None, "*/*", "application/json", "text/html;q=0", "text/*", "text/html;q=0.1, */*"],
 )
-def test_who_does_not_name_html_or_wants_it_less_gets_links(client, accept):
+def test_a_client_that_does_not_prefer_html_gets_links(client, accept):
     answer = client.get("/", {} if accept is None else {"Accept": accept})
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Accept"

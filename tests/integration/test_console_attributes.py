@@ -304,7 +304,7 @@ def test_a_header_as_python_2_wrote_it_is_read(page):
     assert read(page, [file]) == [["int16", [2, 1], ["7", "256"]]]
 
 
-def test_what_is_no_type_of_numbers_is_refused(page):
+def test_the_console_refuses_a_file_whose_type_is_not_numeric(page):
     literals = [repr(descr) for descr in NO_TYPES + NOT_SUMMED + ["Uint8", "<", ""]]
     literals += ["[('x', '<f4')]"]
     answers = read(page, [file_of(literal, bytes(6 * 32)) for literal in literals])

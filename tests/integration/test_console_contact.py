@@ -83,7 +83,7 @@ def test_an_edited_example_has_the_type_of_its_numbers_and_keeps_its_axis(page):
     assert page.sums()[0][0][2] == [14, 15, 12, 16777225]
 
 
-def test_pasted_data_reset_what_the_user_chose_for_other_data(page):
+def test_pasted_data_reset_the_choices_for_earlier_data(page):
     replace_data(page, ROUNDED)
     page["data"].send_keys(Keys.CONTROL, "a")
     page["data"].send_keys(Keys.CONTROL, "x")
@@ -94,7 +94,7 @@ def test_pasted_data_reset_what_the_user_chose_for_other_data(page):
     assert (value(page, "axis"), value(page, "dtype")) == ("0", "")
 
 
-def test_an_edit_keeps_what_the_user_chose_as_long_as_it_fits(page):
+def test_an_edit_keeps_the_choices_of_the_user_that_still_fit(page):
     page.set(data=str(MATRIX), axis="1", dtype="int8")
     page["data"].send_keys(Keys.CONTROL, Keys.END)
     page["data"].send_keys(*[Keys.BACKSPACE] * 3, "7]]")

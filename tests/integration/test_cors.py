@@ -95,7 +95,7 @@ def test_every_field_that_the_contract_knows_may_be_sent(client):
     assert known and known <= REQUEST_FIELDS
 
 
-def test_a_preflight_for_what_is_not_there_is_refused_readably(open_server, closed_server):
+def test_a_page_can_read_the_refusal_of_a_preflight_for_an_unknown_path(open_server, closed_server):
     client = open_server.client()
     expect_readable(preflight(client, "/v1/nothing"), 404)
     client.close()
@@ -104,7 +104,7 @@ def test_a_preflight_for_what_is_not_there_is_refused_readably(open_server, clos
     client.close()
 
 
-def test_options_that_is_no_preflight_is_a_method_as_any(open_server):
+def test_an_options_request_without_preflight_headers_is_an_ordinary_method(open_server):
     client = open_server.client()
     expect_readable(client.request("OPTIONS", "/v1/cumsum", headers=ORIGIN), 405)
     asked = {"Access-Control-Request-Method": "POST"}
@@ -241,7 +241,7 @@ def test_a_page_may_read_a_refusal_that_is_written_before_the_body(start_server)
         (f"{LISTED},*", "stands for all origins"),
     ],
 )
-def test_what_no_browser_would_send_is_refused_at_the_start(start_server, entry, why):
+def test_an_origin_that_no_browser_sends_is_refused_at_the_start(start_server, entry, why):
     server = start_server("--cors-origins", entry, wait=False)
     assert server.wait() == 2
     assert "--cors-origins" in server.log and why in server.log

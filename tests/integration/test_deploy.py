@@ -37,7 +37,7 @@ def test_systemd_takes_the_units_as_they_are(tmp_path):
     assert done.returncode == 0 and done.stdout + done.stderr == ""
 
 
-def test_who_stops_it_waits_longer_than_a_drain_takes():
+def test_stop_timeouts_of_supervisors_are_longer_than_a_drain():
     longest_s = default("DRAIN_DELAY_MS") / 1000 + default("DRAIN_TIMEOUT_S")
     assert unit("TimeoutStopSec") > longest_s
     assert int(COMPOSE["stop_grace_period"].removesuffix("s")) > longest_s

@@ -17,7 +17,7 @@ TALLY = pathlib.Path(BINARY).with_name("tally")
 MANUAL = TOP / "build/man/tallyd.8"
 FLAG = r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-])"
 # Of curl and docker, where they are named alone.
-OTHERS_FLAGS = {"--fail-with-body", "--retry", "--gpus", "--group-add"}
+OTHERS_FLAGS = {"--data-binary", "--fail-with-body", "--retry", "--gpus", "--group-add"}
 # What every reader of HTTP knows, and clients need not think of.
 PLAIN_HEADERS = {
     *("Access-Control-Request-Method", "Content-Length", "ETag", "Host", "If-None-Match"),

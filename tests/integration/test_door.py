@@ -298,6 +298,25 @@ def test_curl_that_strips_an_npy_file_is_told_how_to_send_it(server, tmp_path, h
         assert words in refusal["error"], refusal
 
 
+@pytest.mark.parametrize("query", ["", "?axis=0"])
+@pytest.mark.parametrize("numbers", ["1\n2\n3\n", "1 2 3\n4 5 6\n", "1,2\n3,4\n"], ids=repr)
+def test_curl_that_sends_a_text_of_numbers_is_told_which_types_exist(
+    server, tmp_path, numbers, query
+):
+    (tmp_path / "numbers.txt").write_text(numbers)
+    target = f"http://127.0.0.1:{server.port}/v1/cumsum{query}"
+    done = subprocess.run(
+        ["curl", "-sS", "-d", f"@{tmp_path}/numbers.txt", target],
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=60,
+    )
+    refusal = json.loads(done.stdout)
+    assert set(refusal) >= {"error", "code"}
+    for words in ("--data-binary @FILE", "Content-Type: application/octet-stream", "x-npy"):
+        assert words in refusal["error"], refusal
+
+
 def test_curl_npy_round_trip(server, tmp_path):
     array = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.save(tmp_path / "in.npy", array)
@@ -452,7 +471,7 @@ UNREADABLE = {
 }
 
 
-def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
+def test_a_request_that_cannot_be_parsed_is_refused_in_json_with_an_id(start_server):
     server = start_server("--http-loops", "1")
     for name, (data, status, code, field, word) in UNREADABLE.items():
         with server.wire() as wire:
@@ -466,7 +485,7 @@ def test_what_cannot_be_read_is_refused_in_json_with_an_id(start_server):
 
 
 @pytest.mark.parametrize("blanks", [b" ", b"  \t", b" ;x=y"])
-def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_server, blanks):
+def test_blanks_after_the_size_of_a_chunk_are_refused_by_name(start_server, blanks):
     """Or taken, as libmicrohttpd 1.0 may."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
@@ -480,7 +499,7 @@ def test_blanks_behind_the_size_of_a_chunk_are_refused_for_what_they_are(start_s
             assert "METHOD" not in document["error"], document
 
 
-def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
+def test_no_client_gets_the_refusal_of_another_connection(start_server):
     server = start_server("--http-loops", "1")
     head = CHUNKED.replace(b"cumsum HTTP", b"cumsum?dtype=int8&shape=4 HTTP").replace(
         b"Host: x", b"Host: x\r\nContent-Type: application/octet-stream"
@@ -495,7 +514,7 @@ def test_nobody_gets_the_refusal_of_what_another_connection_sent(start_server):
         assert (answer.status, answer.body) == (200, b"\1\3\4\5")
 
 
-def test_what_cannot_be_read_is_nobody_elses_however_late_it_is_read(start_server):
+def test_a_late_malformed_request_is_refused_on_its_own_connection_only(start_server):
     """Its client has sent nothing else since, and both are read in the same turn."""
     server = start_server("--http-loops", "1")
     with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
@@ -510,7 +529,7 @@ def test_what_cannot_be_read_is_nobody_elses_however_late_it_is_read(start_serve
         assert answer.status == 200
 
 
-def test_who_is_silent_after_an_answer_is_not_taken_for_who_sent_what_cannot_be_read(start_server):
+def test_a_silent_connection_does_not_get_the_refusal_of_a_malformed_request(start_server):
     server = start_server("--http-loops", "1")
     get = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     with server.wire(source="127.0.0.2") as silent:

@@ -235,7 +235,7 @@ def test_no_request_on_an_open_connection_is_lost_in_a_drain(start_server, numbe
     assert load.outcomes["right"] > answered and load.said_close > 0
 
 
-def test_during_the_drain_delay_it_serves_whoever_comes_and_says_close(start_server):
+def test_during_the_drain_delay_new_clients_are_served_with_connection_close(start_server):
     server = start_server("--drain-delay-ms", "60000")
     with server.wire() as kept, server.wire() as chunked, server.wire() as late:
         assert "Connection" not in kept.send(SteadyLoad.REQUEST).answer().headers
@@ -253,7 +253,9 @@ def test_during_the_drain_delay_it_serves_whoever_comes_and_says_close(start_ser
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_who_waits_in_the_backlog_when_the_socket_closes_is_answered(start_server, tmp_path, kind):
+def test_connections_in_the_backlog_are_answered_when_the_socket_closes(
+    start_server, tmp_path, kind
+):
     """At the limit of connections the others wait for a place, accepted or in the backlog."""
     path = str(tmp_path / "s")
     server = start_server(
@@ -456,7 +458,7 @@ def test_no_request_that_was_sent_before_the_signal_is_lost(start_piped, number)
     assert server.wait() == 0
 
 
-def test_what_is_refused_in_a_drain_does_not_end_the_pipe_either(start_server):
+def test_a_refused_request_does_not_end_a_pipeline_in_a_drain(start_server):
     server = start_server("--batch-delay-us", "300000")
     with server.wire() as wire:
         refused = post_bytes("/nowhere", bytes(100), [])

@@ -255,12 +255,17 @@ def test_text_of_two_bytes_a_character_is_named(client, path, order, mark, text)
     calls.expect_error(answer, 400, "invalid_json", says=says)
 
 
-@pytest.mark.parametrize("name", ["axis", "axes"])
-def test_a_query_beside_json_is_refused_and_names_what_the_body_takes(client, name):
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("axis", ["put axis into the body, as a field beside data", '"axis": 1}']),
+        ("axes", ["dtype", "shape", "strides", "axis", "exclusive", "reverse", "part"]),
+    ],
+)
+def test_a_query_with_a_json_body_is_refused_with_the_place_of_attributes(client, name, says):
     body = calls.json_body(GOOD)
     answer = client.post(f"/v1/cumsum?{name}=1", body, calls.JSON)
-    known = ("dtype", "shape", "strides", "axis", "exclusive", "reverse", "part")
-    calls.expect_error(answer, 400, "unknown_field", name, known)
+    calls.expect_error(answer, 400, "unknown_field", name, says)
 
 
 @pytest.mark.parametrize("query", ["?dtype=float32&shape=3", "?axis=0"])
@@ -608,7 +613,7 @@ def test_identity_content_encoding_is_no_encoding(client):
         ("POST", "/v2/repository/models/cumsum/unload"),
     ],
 )
-def test_a_503_of_what_is_never_there_asks_nobody_to_come_again(client, method, path):
+def test_the_503_of_a_missing_feature_has_no_retry_after(client, method, path):
     answer = client.request(method, path, b"{}" if method == "POST" else None)
     calls.expect_error(answer, 503, "unsupported")
     assert "Retry-After" not in answer.headers, answer

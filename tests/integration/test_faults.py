@@ -121,7 +121,7 @@ def test_a_lost_device_is_out_of_use_until_it_is_back(faults):
     service.heals()
 
 
-def test_a_hung_kernel_is_given_up_and_the_device_comes_back(faults):
+def test_a_hung_kernel_is_abandoned_and_the_device_is_used_again(faults):
     service = faults(*POCL, "--device-timeout-ms=1000")
     service.say("hang_ms=4000")
     start = time.monotonic()

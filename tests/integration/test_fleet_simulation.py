@@ -110,7 +110,7 @@ def scenario(**changes):
     return fleet.simulate(costs, **options)
 
 
-def test_under_overload_what_cannot_be_in_time_is_refused_and_the_others_are_answered():
+def test_under_overload_late_requests_are_refused_and_the_others_are_answered():
     """Twice the capacity. Without refusals hardly anything is answered in time."""
     overload = {"rate": 400, "deadline_times": 1, "deadline_s": 1, "seconds": 20, "retries": 0}
     kept = scenario(**overload)
@@ -172,7 +172,7 @@ def test_a_retry_that_avoids_a_replica_goes_to_another():
 # ---- the three replicas that were measured ----
 
 
-def test_what_was_measured_is_foretold_within_a_fifth():
+def test_the_simulation_predicts_the_measurements_within_a_fifth():
     assert len(fleet.measured()["loads"]) == 3
     assert list(one_machine.missed(fleet.measured())) == []
 
@@ -204,7 +204,7 @@ def test_the_requests_of_a_load_are_replayed(server, tmp_path):
         assert (due_ns - sent[0][0]) / 1e9 == pytest.approx(time_s, abs=1e-8)
 
 
-def test_who_needs_little_has_it_and_the_others_have_the_same():
+def test_fair_parts_give_small_needs_in_full_and_equal_parts_to_the_others():
     assert one_machine.fair_parts([1, 0.2, 1], 2) == pytest.approx([0.9, 0.2, 0.9])
     assert one_machine.fair_parts([0.5, 0.25], 2) == [0.5, 0.25]
     assert one_machine.fair_parts([1, 1, 1, 1], 2) == [0.5] * 4

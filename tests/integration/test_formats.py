@@ -198,7 +198,70 @@ def test_any_other_content_type_is_415(client, content_type):
     answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', content_type)
     calls.expect_error(answer, 415, "unsupported_media_type")
     assert "Accept-Encoding" not in answer.headers  # that would blame the encoding
-    assert "application/x-npy" in answer.json()["error"]
+    for words in (
+        "application/octet-stream (raw bytes)",
+        "application/x-npy (NPY files)",
+        "-H 'Content-Type: application/json'",
+    ):
+        assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "path, content_type, says",
+    [
+        ("/v1/cumsum", "text/csv", "the command tally cumsum FILE"),
+        ("/v1/cumsum/totals", "text/plain", "application/x-npy (NPY files)"),
+        ("/v1/cumsum", "multipart/form-data; boundary=x", "--data-binary @FILE instead of -F"),
+        ("/v1/directml/cumulative_summation", "application/x-npy", "JSON followed by binary"),
+        ("/v1/openvino/cumsum-3", "text/csv", "JSON followed by binary"),
+    ],
+)
+def test_a_415_says_how_to_send_the_body(client, path, content_type, says):
+    answer = client.post(path, b"1,2\n", content_type)
+    refusal = calls.expect_error(answer, 415, "unsupported_media_type", "Content-Type", says)
+    assert "-H 'Content-Type: application/json'" in refusal["error"]
+    assert ("application/x-npy (" in refusal["error"]) == path.startswith("/v1/cumsum")
+
+
+def test_the_415_of_a_content_encoding_says_how_to_send_the_body(client):
+    headers = {"Content-Encoding": "zstd"}
+    answer = client.post("/v1/cumsum", b'{"data":[1]}', calls.JSON, headers)
+    says = ("Content-Encoding: gzip", "without this header")
+    calls.expect_error(answer, 415, "unsupported_media_type", "Content-Encoding", says)
+
+
+@pytest.mark.parametrize("content_type", [None, calls.JSON, calls.FORM], ids=str)
+@pytest.mark.parametrize(
+    "query, body, code, says",
+    [
+        ("axis=1", b'{"data":[1]}', "unknown_field", "put axis into the body, as a field beside"),
+        ("shape=3", b"[1,2,3]", "unknown_field", "put shape into the body, as a field beside"),
+        ("axes=1", b'{"data":[1]}', "unknown_field", "data, dtype, shape, strides"),
+        ("dtype=float32&shape=1", b"\0\0\x80?", "unknown_field", "octet-stream'"),
+        ("axis=0", b"\x93NUMPY\x01\0v\0{", "unknown_field", "the body is an NPY file"),
+        ("axis=0", b"data=1&data=2", "invalid_json", "send a JSON object"),
+        ("axis=0", b"", "invalid_json", "the body is empty"),
+    ],
+    ids=str,
+)
+def test_a_query_where_none_is_read_is_told_where_attributes_belong(
+    client, content_type, query, body, code, says
+):
+    answer = client.post(f"/v1/cumsum?{query}", body, content_type)
+    field = query.split("=")[0] if code == "unknown_field" else None
+    calls.expect_error(answer, 400, code, field, says)
+
+
+@pytest.mark.parametrize(
+    "path, says",
+    [
+        ("/v1/directml/cumulative_summation", "Axis, AxisDirection and HasExclusiveSum"),
+        ("/v1/openvino/cumsum-3", "the axis as the second of the inputs"),
+    ],
+)
+def test_a_dialect_without_query_says_where_its_attributes_belong(client, path, says):
+    answer = client.post(f"{path}?axis=1", b"{}", calls.JSON)
+    calls.expect_error(answer, 400, "unknown_field", "axis", says)
 
 
 # JSON ---------------------------------------------------------------------------------------
@@ -247,13 +310,30 @@ def test_shape_given_with_nested_data_must_agree(client):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [[[1, 2], [3]], [[1, 2], 3], [1, [2]], [[[1]], [[1, 2]]], [[1, 2], [3, 4, 5]], [[1], []]],
+    "data, field, says",
+    [
+        ([[1, 2], [3]], "data[1]", "data[1] has 1 element, but data[0] has 2:"),
+        ([[1, 2], [3, 4, 5]], "data[1]", "data[1] has 3 elements, but data[0] has 2:"),
+        ([[1], []], "data[1]", "data[1] has 0 elements, but data[0] has 1:"),
+        ([[[1]], [[1, 2]]], "data[1][0]", "data[1][0] has 2 elements, but data[0][0] has 1:"),
+        ([[[1], [2]], [[3]]], "data[1]", "data[1] has 1 element, but data[0] has 2:"),
+        ([[1, 2], 3], "data[1]", "nest every number equally deep"),
+        ([1, [2]], "data[1]", "nest every number equally deep"),
+    ],
     ids=str,
 )
-def test_ragged_nesting_is_refused_and_says_where(client, data):
-    document = calls.expect_error(client.post_json("/v1/cumsum", {"data": data}), 400)
-    assert "data" in document["error"] or document.get("field", "").startswith("data")
+def test_ragged_nesting_is_refused_and_says_where(client, data, field, says):
+    answer = client.post_json("/v1/cumsum", {"data": data})
+    refusal = calls.expect_error(answer, 400, "invalid_shape", field, says)
+    assert ("offsets" in refusal["error"]) == ("has" in says)
+
+
+def test_ragged_rows_can_be_summed_as_their_refusal_advises(client):
+    """The example in the sentence is a request that works."""
+    answer = client.post_json("/v1/cumsum", {"data": [1, 2, 3], "offsets": [0, 2, 3]})
+    assert answer.json()["data"] == [1, 3, 3]
+    refusal = client.post_json("/v1/cumsum", {"data": [[1, 2], [3]]}).json()["error"]
+    assert "[1,2,3] with offsets [0,2,3] for rows of 2 and 1" in refusal
 
 
 def test_specials_are_strings_in_both_directions(client):

@@ -123,6 +123,6 @@ def test_answers_that_differ_are_told(stub):
 
 
 @pytest.mark.parametrize("words", [["--device", "7"], ["--slow"], ["--out"], ["measure"]])
-def test_what_cannot_be_run_is_refused(stub, words):
+def test_a_lease_with_wrong_arguments_is_refused(stub, words):
     done = lease(stub / "lease.sh", *words)
     assert done.returncode == 2 and done.stderr.startswith("lease.sh: ")

@@ -87,7 +87,7 @@ def behind(server, forwarded, source="127.0.0.1"):
     return {"server": server, "source": source, "headers": {"X-Forwarded-For": forwarded}}
 
 
-def test_who_a_trusted_proxy_names_is_the_client(start_server):
+def test_the_address_that_a_trusted_proxy_names_is_the_client(start_server):
     server = start_server("--trusted-proxies", "127.0.0.1,10.0.0.0/8", *SLOW)
     assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.2")) == [200, 200]
     assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.1:80")) == [200, 429]
@@ -147,7 +147,7 @@ def test_ipv4_written_as_ipv6_is_the_same_client_and_not_every_one(start_server)
     assert statuses(mapped, behind(server, "192.0.2.1")) == [200, 429]
 
 
-def test_who_is_no_trusted_proxy_says_nothing_about_others(start_server):
+def test_x_forwarded_for_of_an_untrusted_address_is_ignored(start_server):
     server = start_server("--trusted-proxies", "127.0.0.1", *SLOW)
     stranger = [behind(server, f"192.0.2.{at}", "127.0.0.2") for at in (1, 2)]
     assert statuses(*stranger) == [200, 429]
@@ -156,7 +156,7 @@ def test_who_is_no_trusted_proxy_says_nothing_about_others(start_server):
 
 
 @pytest.mark.parametrize("forwarded", ["", "unknown", "192.0.2.1, unknown", ",", "[::1", "a" * 500])
-def test_what_is_no_address_leaves_the_one_who_wrote_it(start_server, forwarded):
+def test_an_entry_that_is_no_address_stands_for_the_proxy_that_wrote_it(start_server, forwarded):
     server = start_server("--trusted-proxies", "127.0.0.1", *SLOW)
     assert statuses(behind(server, forwarded), {"server": server}) == [200, 429]
 
@@ -164,7 +164,7 @@ def test_what_is_no_address_leaves_the_one_who_wrote_it(start_server, forwarded)
 @pytest.mark.parametrize(
     "network", ["x", "10.0.0.0/33", "10.0.0.0/", "::/129", "10.0.0.0/8x", "10.0.0.0/08", "::/00"]
 )
-def test_a_network_that_is_none_is_named_at_the_start(start_server, network):
+def test_an_invalid_network_is_refused_by_name_at_the_start(start_server, network):
     server = start_server("--trusted-proxies", network, wait=False)
     assert server.wait() == 2
     assert "--trusted-proxies" in server.log and network in server.log

@@ -100,7 +100,7 @@ def test_an_environment_of_another_python_is_made_anew(tree):
     assert done(tree, PACKAGES_OF_PYTHON=str(other)) == []
 
 
-def test_what_uv_does_not_find_pip_installs(tree):
+def test_pip_installs_the_packages_that_uv_does_not_find(tree):
     assert done(tree, UV_ENDS="2") == [*ALL, "-m pip install"]
     assert done(tree) == []
 

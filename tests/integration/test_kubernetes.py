@@ -85,7 +85,7 @@ def test_the_probes_of_a_container_ask_for_pages_that_there_are(client, containe
 
 
 @pytest.mark.parametrize("container", list(containers(dask=True)))
-def test_dask_knows_what_its_programs_are_told(container):
+def test_dask_accepts_the_arguments_of_its_containers(container):
     program, *told = container["command"][1:]
     command = importlib.import_module(f"distributed.cli.dask_{program}").main
     options = command.make_context(program, told).params

@@ -217,7 +217,7 @@ def test_a_small_request_is_503_while_others_hold_all_memory_and_served_when_the
         wire.close()
 
 
-def test_sizes_whose_sum_has_no_number_never_fit(tight_server):
+def test_sizes_whose_sum_overflows_are_refused(tight_server):
     """An output of n bytes and its text of 5 n: 2**64 and a little."""
     size = 2**64 // 6 + 1
     document = {"data": [1, 2], "dtype": "int8", "shape": [2], "output_strides": [size - 1]}
@@ -236,7 +236,9 @@ def test_sizes_whose_sum_has_no_number_never_fit(tight_server):
     ],
     ids=["a gap in the output", "lines of no elements", "lines that are one element"],
 )
-def test_what_no_memory_could_hold_is_refused_by_the_limit_and_its_flag(tight_server, query, body):
+def test_a_tensor_beyond_all_memory_is_refused_with_the_limit_and_its_flag(
+    tight_server, query, body
+):
     answer = one_post(tight_server, "/v1/cumsum" + query, body)
     says = ["16 MiB, the server's --memory-budget", *LESS]
     calls.expect_error(answer, 413, "too_large", says=says)
@@ -569,7 +571,9 @@ def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(sho
     assert server.metric("tally_active_requests") == 3
 
 
-def test_who_waits_for_memory_is_not_taken_for_who_sent_what_cannot_be_read(short_of_memory):
+def test_a_request_that_waits_for_memory_does_not_get_the_refusal_of_a_malformed_one(
+    short_of_memory,
+):
     """Of two who may have sent it none is told in JSON."""
     server, holders = short_of_memory
 
@@ -643,7 +647,7 @@ def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server)
             wire.close()
 
 
-def test_what_ends_without_an_answer_has_sent_nothing(start_server):
+def test_a_request_that_ends_without_an_answer_is_logged_with_0_bytes_out(start_server):
     server = start_server()
     with server.wire() as wire:
         assert wire.send(ASK).answer().body == SUMS
@@ -710,7 +714,7 @@ def test_a_body_that_never_ends_is_cut_off(start_server):
     assert works(server)
 
 
-def test_who_hangs_up_inside_a_body_is_not_slow(start_server):
+def test_a_client_that_disconnects_within_a_body_is_not_counted_as_slow(start_server):
     server = start_server()
     request = post_bytes(PATH, BODY, [RAW])
     endless = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])[:-9]
@@ -838,7 +842,7 @@ def test_a_request_line_that_trickles_in_behind_an_answer_is_cut_off(start_serve
     assert server.metric("tally_slow_clients_total") == 1
 
 
-def test_who_goes_on_sending_slowly_after_its_refusal_is_cut_off(start_server):
+def test_a_client_that_sends_slowly_after_its_refusal_is_disconnected(start_server):
     server = start_server(moves_clock=True)
     head = f"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {64 * MIB}\r\n\r\n"
     with server.wire() as wire:
@@ -962,7 +966,7 @@ def test_an_answer_has_a_deadline_however_steadily_it_is_read(start_server):
 
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_those_who_read_slowest_give_way_when_memory_is_wanted(start_server, tmp_path, kind):
+def test_the_slowest_readers_are_closed_when_memory_is_lacking(start_server, tmp_path, kind):
     """Two slow readers hold what there is; a third waits, and is soon served."""
     path = str(tmp_path / "s")
     flags = ["--memory-budget", "16MiB", "--listen", f"unix:{path}"]
@@ -1004,7 +1008,7 @@ def stop_after(seconds):
     return lambda: time.monotonic() > deadline
 
 
-def test_those_who_send_slowest_give_way_when_memory_is_wanted(tight_server):
+def test_the_slowest_senders_are_closed_when_memory_is_lacking(tight_server):
     size = 6 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
     senders = [tight_server.wire().send(request[:-1000]) for _ in range(2)]
@@ -1060,7 +1064,7 @@ def test_idle_connections_are_closed(start_server):
         assert time.monotonic() - started < 10
 
 
-def test_who_stops_inside_a_body_is_told_when_its_time_as_an_idle_connection_is_over(start_server):
+def test_a_client_that_stops_within_a_body_is_refused_after_the_idle_timeout(start_server):
     """libmicrohttpd's own timeout ends a connection without a word."""
     server = start_server("--idle-timeout-s", "1", "--min-upload-rate", "0")
     chunked = (
@@ -1076,7 +1080,9 @@ def test_who_stops_inside_a_body_is_told_when_its_time_as_an_idle_connection_is_
     assert server.metric("tally_slow_clients_total") == 2
 
 
-def test_who_reads_nothing_of_an_answer_is_cut_off_as_an_idle_connection_and_counted(start_server):
+def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout_and_counted(
+    start_server,
+):
     server = start_server("--idle-timeout-s", "1")
     with wide(server):
         until(lambda: server.metric("tally_memory_reserved_bytes") >= WIDE, 20)

@@ -213,7 +213,7 @@ def test_memory_of_a_burst_of_connections_is_given_back(start_server):
 
 @pytest.mark.release_only
 @pytest.mark.parametrize("long", ["text", "target"])
-def test_of_a_burst_of_requests_their_records_are_kept_and_not_what_is_long(start_server, long):
+def test_after_a_burst_of_requests_only_their_short_records_stay_in_memory(start_server, long):
     """15 KiB of each, and not 60."""
     server = start_server("--max-header-bytes", "64KiB", moves_clock=True)
     before = rss_at_rest(server)

@@ -119,7 +119,7 @@ def request_and_sums(kind):
 
 @pytest.mark.release_only
 @pytest.mark.parametrize("kind", ["tensor", "text", "packed"])
-def test_who_stops_after_the_first_bytes_keeps_no_more_memory_than_is_counted(start_server, kind):
+def test_a_client_that_stops_after_its_first_bytes_holds_only_counted_memory(start_server, kind):
     server = start_server()
     before = server.rss_bytes()
     request, sums = request_and_sums(kind)
@@ -134,7 +134,7 @@ def test_who_stops_after_the_first_bytes_keeps_no_more_memory_than_is_counted(st
         wire.close()
 
 
-def test_who_has_left_inside_its_body_gets_no_memory_for_it(start_server):
+def test_a_client_that_left_within_its_body_gets_no_memory(start_server):
     """Many are accepted before the first is looked at: memory for all of them would be a multiple of
     what those need that are still there."""
     server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")

@@ -367,7 +367,7 @@ def test_a_large_answer_is_whole_or_an_error_whichever_large_allocation_fails(
 
 
 @pytest.mark.release_only
-def test_a_tensor_without_address_space_for_it_is_refused_and_the_service_goes_on(start_server):
+def test_a_tensor_that_exceeds_the_address_space_is_refused_and_the_service_continues(start_server):
     server = start_server("--devices", "cpu")
     size = 64 * MIB
     limit = server.address_space_bytes() + size // 2

@@ -35,7 +35,7 @@ def test_a_unicode_literal_of_python_2_is_read_as_numpy_reads_it(client, literal
     expect_as_numpy_reads(client, literal, np.dtype(literal[2:-1]))
 
 
-def test_what_numpy_takes_for_no_type_is_refused(client):
+def test_a_descriptor_that_numpy_refuses_is_refused(client):
     for descr in NO_TYPES:
         file = file_of(repr(descr), bytes(48))
         with pytest.raises(ValueError):

@@ -55,7 +55,7 @@ def sums(answer):
 
 
 @DIALECTS
-def test_every_dialect_reads_the_same_words_for_what_is_not_finite(client, dialect):
+def test_every_dialect_reads_the_same_words_for_numbers_that_are_not_finite(client, dialect):
     for dtype in dtypes.FLOATS:
         for forms, value in ((NAN, "NaN"), (PLUS, "Infinity"), (MINUS, "-Infinity")):
             for form in forms:

@@ -419,7 +419,7 @@ def test_wrong_offsets_are_refused_with_their_index(client, name, offsets, says)
         ("{}", "flat array of integers"),
     ],
 )
-def test_what_is_no_array_of_integers_is_refused(client, text, says):
+def test_offsets_that_are_not_an_array_of_integers_are_refused(client, text, says):
     body = f'{{"data":[1,2,3,4,5],"offsets":{text}}}'
     answer = client.post("/v1/cumsum", body.encode(), JSON)
     calls.expect_error(answer, 400, None, "offsets", says)

@@ -294,7 +294,7 @@ def expect_documented(answer, path, method):
     assert told <= {name.lower() for name in response["headers"]}, answer
 
 
-def test_who_is_turned_away_is_answered_as_documented(start_server, tmp_path):
+def test_every_kind_of_refusal_is_answered_as_documented(start_server, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text(f"watcher:{hashlib.sha256(b'secret').hexdigest()}:metrics\n")
     client = start_server("--token-file", str(tokens)).client()

@@ -216,7 +216,7 @@ def test_openapi_document_is_valid_and_complete(client):
         ("br, *;q=0", 406, None),
     ],
 )
-def test_no_answer_comes_in_a_coding_that_was_refused(client, accepted, status, coding):
+def test_no_answer_has_a_coding_that_the_client_refused(client, accepted, status, coding):
     answer = client.post("/v1/cumsum", b'{"data":[1,2]}', calls.JSON, {"Accept-Encoding": accepted})
     assert answer.headers.get("Content-Encoding") == coding
     if status == 406:

@@ -135,7 +135,7 @@ def test_the_kernel_takes_little_of_sums_that_are_not_read(start_server, bytes_o
         assert max(queues) <= ((512 if bytes_out > MIB else 128) << 10), queues
 
 
-def test_who_does_not_read_pages_gets_no_more_of_them_and_others_do(start_server):
+def test_a_client_that_does_not_read_pages_gets_no_more_pages_but_others_do(start_server):
     server = start_server(*PATIENT)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
@@ -190,7 +190,7 @@ def test_pages_count_among_the_requests_of_their_client(start_server):
             assert other.send(get(path)).answer().status == 200
 
 
-def test_who_has_read_a_page_may_ask_for_the_next_on_another_connection(start_server):
+def test_a_client_that_has_read_a_page_may_get_the_next_on_another_connection(start_server):
     server = start_server("--per-client-requests", "1", "--http-loops", "2")
     with contextlib.ExitStack() as stack:
         wires = [stack.enter_context(server.wire()) for _ in range(8)]

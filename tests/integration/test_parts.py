@@ -519,7 +519,7 @@ def test_a_part_sent_again_is_answered_again(client):
     assert again[0] == again[1] == again[2]
 
 
-def test_what_does_not_go_together_is_refused_by_name(client):
+def test_attributes_that_exclude_each_other_are_refused_by_name(client):
     dtype, one = dtypes.BY_NAME["float32"], np.ones((3, 2), np.float32)
     carry = good_carry()
     for sent, attributes, field in (
@@ -588,7 +588,7 @@ def test_v2_refuses_tensors_that_no_part_has(client):
     calls.expect_error(answer, 400, field="inputs[1]", says=["axis"])
 
 
-def test_v2_says_what_may_be_wrong_with_a_carry_that_its_length_alone_gives_away(client):
+def test_v2_lists_the_possible_causes_of_a_wrong_length_of_a_carry(client):
     """The shape of the input says the length, before there are bytes that would tell more."""
     x = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}
     for length in (71, 185, 1000):  # of one line, or beyond what two may have

@@ -128,7 +128,9 @@ def test_the_unit_lets_no_such_call_through(name):
 
 @pytest.mark.skipif(MODE != "release", reason="sanitizers call more")
 @pytest.mark.parametrize("is_enclosed", [False, True], ids=["filter", "all"])
-def test_what_serving_takes_passes_the_filter_of_the_unit(start_server, tmp_path, is_enclosed):
+def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
+    start_server, tmp_path, is_enclosed
+):
     """And, where namespaces can be made, it needs no more of /proc and of users than the unit leaves."""
     if is_enclosed and not can_be_enclosed():
         pytest.skip("no namespaces can be made here")
@@ -195,7 +197,7 @@ def test_the_service_knows_machine_and_processor_without_the_rest_of_proc(start_
     assert names[0] == names[1]
 
 
-def test_a_group_that_is_none_in_its_users_is_refused_with_what_to_do(tmp_path):
+def test_a_socket_group_that_the_service_is_not_in_is_refused_with_advice(tmp_path):
     if not can_be_enclosed():
         pytest.skip("no namespaces can be made here")
     flags = ["--listen", f"unix:{tmp_path}/s", "--socket-group", str(os.getgid() + 1)]

@@ -431,7 +431,7 @@ def test_a_client_that_changes_its_input_changes_only_its_own_answer(waiting_ser
 
 
 @pytest.mark.parametrize("output", [None, ("r", 1 << 20, 0), ("r", 1 << 20, 1 << 20)])
-def test_pages_that_are_gone_when_the_device_comes_to_them(waiting_server, output):
+def test_pages_that_disappear_before_the_device_reads_them(waiting_server, output):
     """Truncated between the request's checks and the kernel: SIGBUS in a thread of the driver."""
     server, zero_copy = waiting_server
     with memory(1 << 21) as (name, view, path):
@@ -593,7 +593,7 @@ HERE, THERE = "127.0.0.1", "10.1.2.3"
         ([], "192.0.2.1", 403),
     ],
 )
-def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
+def test_a_client_behind_proxies_is_local_only_if_every_address_is_local(
     start_server, trusted, forwarded, status
 ):
     flags = ["--trusted-proxies", ",".join(trusted)] if trusted else []
@@ -630,7 +630,7 @@ def test_who_asks_through_a_proxy_is_here_only_if_all_on_the_way_are(
     ],
 )
 @pytest.mark.parametrize("named", [{}, {"X-Forwarded-For": HERE}], ids=["alone", "beside"])
-def test_what_a_proxy_has_marked_is_not_here(start_server, name, value, named):
+def test_a_request_with_a_header_of_a_proxy_is_not_local(start_server, name, value, named):
     server = start_server("--allow-client-shm", "--trusted-proxies", HERE)
     here, marked = server.client(), server.client()
     marked.post_json = functools.partial(marked.post_json, headers={name: value, **named})

@@ -261,7 +261,9 @@ def test_v2_binary(server, binary_output):
     ],
     ids=str,
 )
-def test_what_cannot_be_cut_while_it_arrives_waits_for_its_end(server, shape, attributes):
+def test_a_tensor_that_cannot_be_cut_while_it_arrives_is_scanned_when_complete(
+    server, shape, attributes
+):
     dtype = dtypes.BY_NAME["int32"]
     stored = tensor(dtype, shape)
     gaps = attributes.get("output_strides") == [301, 1]
@@ -299,7 +301,7 @@ def test_complete_tensors_of_any_layout(server, shape, strides, flags):
     )
 
 
-def test_lines_that_lie_apart_are_cut_by_what_they_cost_and_not_by_their_bytes(server):
+def test_strided_lines_are_cut_by_their_cost_and_not_by_their_bytes(server):
     dtype = dtypes.BY_NAME["int8"]
     side = SLICE >> 7  # bytes of one slice, which cost as much as 128 slices
     stored = tensor(dtype, (side, side))

@@ -312,7 +312,7 @@ def test_with_too_little_address_space_it_ends_or_is_ready_and_works(start_serve
 
 @pytest.mark.release_only
 @pytest.mark.parametrize("mib", [4, 8])
-def test_where_there_is_no_thread_it_says_what_to_look_at(log_dir, mib):
+def test_a_start_without_threads_names_the_limit_to_check(log_dir, mib):
     name = f"data-{mib}.log"
     _, process = limited(log_dir, name, resource.RLIMIT_DATA, mib << 20)
     try:
@@ -575,7 +575,7 @@ def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server
 @pytest.mark.parametrize(
     "flags", [["--help"], ["--version"], ["--print-config", "env"], ["--list-devices"]]
 )
-def test_what_is_printed_to_a_full_disk_is_an_error(flags):
+def test_printing_to_a_full_disk_is_an_error(flags):
     with open("/dev/full", "w") as full:
         result = subprocess.run([BINARY, *flags], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
@@ -632,7 +632,7 @@ def test_systemd_may_hand_the_socket_over(log_dir):
         ask(port)
 
 
-def test_who_comes_by_ipv4_to_a_socket_for_both_families_has_that_address(log_dir):
+def test_an_ipv4_client_of_a_dual_stack_socket_is_logged_with_its_ipv4_address(log_dir):
     listener = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     port = listener.getsockname()[1]
     log = log_dir / "both-families.log"

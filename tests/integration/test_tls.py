@@ -168,7 +168,7 @@ def test_plain_http_on_a_port_with_tls_is_told_to_use_https(server, sent):
 
 
 @pytest.mark.parametrize("sent", [b"\x16\x02\x00\x00\x05", b"\x00GET / HTTP/1.1\r\n\r\n", b"get /"])
-def test_what_is_neither_tls_nor_http_is_not_answered_in_plain(server, sent):
+def test_bytes_that_are_neither_tls_nor_http_get_no_plain_answer(server, sent):
     with Wire(server.port) as plain:
         plain.send(sent)
         with contextlib.suppress(OSError):  # the server may have closed already
@@ -414,7 +414,7 @@ def test_at_the_connection_limit_a_handshake_that_stops_is_evicted_for_another_c
         connection.close()
 
 
-def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(start_server, tls):
+def test_a_client_that_stops_in_many_handshakes_delays_no_other_client(start_server, tls):
     """The oldest of them are cut, so that there is room: of whoever has most connections. What has
     come to its end is none of them."""
     server = start_server("--http-loops", "1", "--header-timeout-ms", "600000")
@@ -441,7 +441,7 @@ def test_who_opens_many_handshakes_and_goes_on_with_none_holds_nobody_up(start_s
         raw.close()
 
 
-def test_who_leaves_while_others_begin_their_handshakes_is_gone(start_server, tls):
+def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, tls):
     """libmicrohttpd hears once that a connection has ended, perhaps in a run that is another's turn."""
     server = start_server("--idle-timeout-s", "600", moves_clock=True)
     hello = hello_of(tls)
@@ -743,7 +743,7 @@ def test_only_clients_with_a_certificate_of_the_authority_get_in(mutual, tmp_pat
 @pytest.mark.parametrize(
     "version, says", [("TLSv1_2", "handshake failure"), ("TLSv1_3", "certificate required")]
 )
-def test_who_has_no_certificate_is_told_so(mutual, version, says):
+def test_a_client_without_certificate_gets_an_alert_that_says_so(mutual, version, says):
     server, tls, _ = mutual
     context = tls.context()
     context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
@@ -881,7 +881,9 @@ def test_a_client_key_of_less_than_2048_bits_of_rsa_is_refused(mutual, version):
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
-def test_who_has_a_certificate_that_is_refused_is_told_why(start_server, tmp_path, version):
+def test_a_client_with_a_refused_certificate_gets_an_alert_with_the_reason(
+    start_server, tmp_path, version
+):
     clients = Authority(tmp_path / "clients")
     tls = Tls(tmp_path / "server", clients)
     server = start_server("--log-level", "debug", tls=tls)

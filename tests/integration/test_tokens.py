@@ -162,7 +162,7 @@ def test_a_name_in_the_log_is_of_that_request_alone(guarded):
     "value",
     ["Bearer", "Bearer ", "Bearerx", "", SECRETS["worker"][0], f"Bearer {SECRETS['worker'][0]} x"],
 )
-def test_what_is_no_token_is_refused_as_none(guarded, value):
+def test_a_malformed_token_is_refused_like_a_missing_one(guarded, value):
     client = guarded.client()
     answer = client.post(PATH, BODY, calls.RAW, {"Authorization": value})
     calls.expect_error(answer, 401, "unauthorized", "Authorization", "Authorization: Bearer TOKEN")
@@ -193,7 +193,7 @@ def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, si
         ("Transfer-Encoding: chunked", b"f4240\r\n" + bytes(999_999), b"x\r\n0\r\n\r\n"),
     ],
 )
-def test_what_anybody_may_send_takes_no_memory(start_server, tokens, fields, begin, end):
+def test_bodies_of_requests_without_token_take_no_memory(start_server, tokens, fields, begin, end):
     """Where no token is asked for strangers could take all of it."""
     flags = ["--token-file", str(tokens), "--cors-origins", "*", "--http-loops", "1"]
     server = start_server(*flags)
@@ -261,7 +261,7 @@ def test_a_file_that_is_written_in_place_with_its_old_size_and_time_is_taken_up(
     client.close()
 
 
-def test_what_is_no_file_in_the_place_of_the_tokens_is_refused_aloud_and_waited_for_by_nobody(
+def test_a_pipe_or_device_in_place_of_the_token_file_is_refused_without_waiting(
     guarded, tokens, tmp_path
 ):
     client = guarded.client()
@@ -386,7 +386,7 @@ def test_a_pipe_is_waited_for_and_read_to_its_end(start_server, tokens, pipe):
     assert server.client().get("/v1/devices", headers=bearer("prometheus")).status == 200
 
 
-def test_what_has_been_written_to_a_pipe_by_somebody_who_is_gone_is_read(log_dir, tokens):
+def test_tokens_in_a_pipe_whose_writer_has_exited_are_read(log_dir, tokens):
     """As with --token-file <(command)."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port} --token-file /dev/stdin"
@@ -430,7 +430,7 @@ def test_a_pipe_that_does_not_end_ends_the_start_and_says_what_it_needs(
 
 
 @pytest.mark.parametrize("path, says", [("/dev/zero", "more than 1 MiB"), ("/", "Is a directory")])
-def test_what_is_no_file_of_tokens_is_refused(start_server, path, says):
+def test_a_token_file_with_a_mistake_is_refused(start_server, path, says):
     server = start_server("--token-file", path, wait=False)
     assert server.wait() == 2
     assert f"--token-file {path}: " in server.log and says in server.log

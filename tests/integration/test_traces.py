@@ -176,9 +176,7 @@ def test_log_and_spans_have_the_method_that_came(start_server, collector):
         assert line_of(server, f"id={method} ").get("method") == (method if known else None)
 
 
-def test_what_a_caller_has_not_sampled_is_not_sent_and_traces_begin_at_the_rate(
-    start_server, collector
-):
+def test_unsampled_requests_are_not_sent_and_own_traces_begin_at_the_rate(start_server, collector):
     server = start_server(
         "--otlp-endpoint", collector.url, "--otlp-rate", "1", "--log-format", "json"
     )
@@ -217,9 +215,7 @@ def test_a_path_of_the_endpoint_is_used_as_it_is_and_other_urls_are_refused(
         assert "--otlp-endpoint" in server.log and bad in server.log
 
 
-def test_a_collector_that_hangs_is_not_waited_for_and_what_does_not_fit_is_counted(
-    start_server, hole
-):
+def test_no_request_waits_for_a_hanging_collector_and_dropped_spans_are_counted(start_server, hole):
     server = start_server("--otlp-endpoint", hole, "--log-requests=false")
     get = f"GET /livez HTTP/1.1\r\nHost: x\r\ntraceparent: {SAMPLED}\r\n\r\n".encode()
     with server.wire() as wire:

@@ -190,6 +190,7 @@ struct run_ask {
     enum codec_format answer_format;
     uint64_t carry_bytes;
     bool totals;
+    bool form; /* with curl's default Content-Type */
     uint64_t offsets_bytes;
 };
 
@@ -206,6 +207,7 @@ __attribute__((unused)) static void run_asked(const struct codec *codec, const c
                                     .offsets_bytes = ask.offsets_bytes,
                                     .carry_crc = &crc,
                                     .totals = ask.totals,
+                                    .form = ask.form,
                                     .answer_format = ask.answer_format};
     size_t head_bytes = 0;
     *run = (struct run){.err = ERROR_INIT};

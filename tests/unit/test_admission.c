@@ -71,7 +71,8 @@ a_claim_that_grows_without_a_place_takes_no_room_of_those_that_have_one(void **s
     leave(f, slow);
 }
 
-static void who_is_active_gets_more_memory_before_those_that_wait_for_a_place(void **state)
+static void
+an_active_request_gets_more_memory_before_requests_that_wait_for_a_place(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -184,7 +185,7 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
 
 /* Places are given to others until three of its requests are too late: then it is still its
  * turn. */
-static void who_leaves_the_line_unserved_costs_its_client_nothing(void **state)
+static void a_request_that_leaves_the_line_unserved_costs_its_client_nothing(void **state)
 {
     struct fixture *f = *state;
     struct client others = {0};
@@ -224,7 +225,7 @@ static void who_leaves_the_line_unserved_costs_its_client_nothing(void **state)
 }
 
 /* The 600 MiB that it began with need not be paid for again. */
-static void who_needs_more_pays_for_that(void **state)
+static void a_client_pays_for_the_additional_cost_of_a_request(void **state)
 {
     struct fixture *f = *state;
     struct client others = {0};
@@ -436,7 +437,7 @@ slow_bodies_of_a_client_beyond_its_part_give_back_what_another_one_lacks(void **
     leave(f, lacks);
 }
 
-static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
+static void cancelled_and_late_requests_leave_the_line_at_the_next_sweep(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -462,7 +463,7 @@ static void who_is_gone_or_late_leaves_the_line_at_the_next_tick(void **state)
     leave(f, patient);
 }
 
-static void what_a_request_took_while_it_seemed_small_counts_in_its_claim(void **state)
+static void memory_reserved_while_a_request_looked_small_counts_in_its_claim(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -655,7 +656,7 @@ static void the_whole_budget_is_had_beside_small_requests_that_keep_to_their_par
     leave(f, request);
 }
 
-static void who_has_its_part_begins_where_nobody_is_served(void **state)
+static void a_client_with_its_full_part_begins_if_no_other_is_served(void **state)
 {
     struct fixture *f = *state;
     struct client clients[3] = {{0}};
@@ -731,12 +732,12 @@ int main(void)
         T(few_large_requests_begin_and_the_next_when_one_is_through),
         T(many_begin_while_their_claims_together_are_short),
         T(a_claim_that_grows_without_a_place_takes_no_room_of_those_that_have_one),
-        T(who_is_active_gets_more_memory_before_those_that_wait_for_a_place),
+        T(an_active_request_gets_more_memory_before_requests_that_wait_for_a_place),
         T(what_is_promised_is_kept_from_others_but_for_a_part_that_small_ones_have),
         T(clients_are_admitted_in_turn),
         T(a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all),
-        T(who_leaves_the_line_unserved_costs_its_client_nothing),
-        T(who_needs_more_pays_for_that),
+        T(a_request_that_leaves_the_line_unserved_costs_its_client_nothing),
+        T(a_client_pays_for_the_additional_cost_of_a_request),
         T(one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room),
         T(a_client_that_holds_its_part_of_the_budget_waits_while_others_do),
         T(the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next),
@@ -744,8 +745,8 @@ int main(void)
         T(a_slow_body_needs_no_place_and_keeps_its_promise_while_no_request_lacks_memory),
         T(a_body_that_arrives_fast_again_has_its_place_again),
         T(slow_bodies_of_a_client_beyond_its_part_give_back_what_another_one_lacks),
-        T(who_is_gone_or_late_leaves_the_line_at_the_next_tick),
-        T(what_a_request_took_while_it_seemed_small_counts_in_its_claim),
+        T(cancelled_and_late_requests_leave_the_line_at_the_next_sweep),
+        T(memory_reserved_while_a_request_looked_small_counts_in_its_claim),
         T(the_first_does_not_wait_for_memory_of_those_behind_it),
         T(the_first_waits_for_neither_small_requests_nor_those_behind_it),
         T(memory_of_one_who_has_left_the_line_is_not_counted_on),
@@ -753,7 +754,7 @@ int main(void)
         T(requests_that_all_wait_for_more_memory_do_not_wait_for_ever),
         T(a_request_whose_answer_is_being_sent_is_waited_for),
         T(the_whole_budget_is_had_beside_small_requests_that_keep_to_their_part),
-        T(who_has_its_part_begins_where_nobody_is_served),
+        T(a_client_with_its_full_part_begins_if_no_other_is_served),
         T(the_line_is_bounded_and_says_so_before_a_body_is_read),
         T(a_claim_beyond_the_budget_is_refused_for_good),
     };

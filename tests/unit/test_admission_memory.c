@@ -56,7 +56,8 @@ static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
 }
 
 /* A claim of the whole budget, as long texts and packed bodies have. */
-static void who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void **state)
+static void
+a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -83,7 +84,8 @@ static void who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_othe
     leave(f, next);
 }
 
-static void who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin(void **state)
+static void
+a_begun_request_that_lacks_memory_does_not_wait_for_requests_that_begin(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -242,8 +244,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(requests_that_fit_go_past_one_that_lacks_memory),
         T(a_request_does_not_wait_for_those_that_overtook_it),
-        T(who_lacks_the_whole_budget_is_overtaken_only_while_it_waits_for_others),
-        T(who_has_begun_and_lacks_memory_does_not_wait_for_those_that_begin),
+        T(a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others),
+        T(a_begun_request_that_lacks_memory_does_not_wait_for_requests_that_begin),
         T(a_request_that_lacks_what_others_in_the_line_hold_begins_beside_those_that_overtook_it),
         T(requests_that_all_wait_for_more_memory_are_not_overtaken),
         T(a_client_with_many_that_lack_memory_keeps_no_other_out),

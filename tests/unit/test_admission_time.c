@@ -6,7 +6,7 @@
 
 /* In a crowd 100 MiB take 20 ms each: whoever has less time than those before it need is
  * refused, and one that has waited too long is not begun. */
-static void who_cannot_be_through_in_time_is_refused_before_its_body(void **state)
+static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -81,7 +81,7 @@ static void pass_slowly(struct fixture *f, struct client *client,
 
 /* Bodies come side by side: who begins beside three others is through when four are, not when
  * what is left of the three is. The header is judged by the same time as who waits. */
-static void who_begins_needs_the_time_of_all_that_are_active(void **state)
+static void the_estimate_for_a_new_request_includes_all_active_requests(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -111,7 +111,7 @@ static void who_begins_needs_the_time_of_all_that_are_active(void **state)
 }
 
 /* How long it would take were it to begin now says nothing of one whose body has come in part. */
-static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
+static void a_begun_request_is_not_ended_before_its_deadline(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -137,7 +137,7 @@ static void who_has_begun_is_not_given_up_before_its_deadline(void **state)
 }
 
 /* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
-static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
+static void one_slow_request_does_not_raise_the_estimate_forever(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -165,7 +165,7 @@ static void who_was_slow_once_is_not_taken_for_slow_for_ever(void **state)
     }
 }
 
-static void time_in_which_nobody_asked_is_not_taken_for_what_requests_need(void **state)
+static void idle_time_is_not_measured_as_time_of_requests(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -292,7 +292,7 @@ static void a_crowd_of_slow_bodies_does_not_show_how_fast_the_service_is(void **
     leave_all(f, quick, ADMISSION_PLACES);
 }
 
-static void who_fails_at_once_does_not_show_how_fast_others_are(void **state)
+static void a_request_that_fails_at_once_does_not_lower_the_estimate(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -318,7 +318,7 @@ static void who_fails_at_once_does_not_show_how_fast_others_are(void **state)
     }
 }
 
-static void who_waits_is_given_up_by_its_own_cost(void **state)
+static void a_waiting_request_is_ended_by_its_own_cost(void **state)
 {
     struct fixture *f = *state;
     struct client client = {0};
@@ -366,7 +366,7 @@ static void a_cost_counts_from_when_it_is_known(void **state)
     leave_all(f, crowd, 2 * ADMISSION_PLACES);
 }
 
-static void clients_have_turns_by_what_their_requests_cost(void **state)
+static void clients_take_turns_by_the_cost_of_their_requests(void **state)
 {
     struct fixture *f = *state;
     struct client greedy = {0};
@@ -403,18 +403,18 @@ static void clients_have_turns_by_what_their_requests_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(who_cannot_be_through_in_time_is_refused_before_its_body),
-        T(who_begins_needs_the_time_of_all_that_are_active),
-        T(who_has_begun_is_not_given_up_before_its_deadline),
-        T(who_was_slow_once_is_not_taken_for_slow_for_ever),
-        T(time_in_which_nobody_asked_is_not_taken_for_what_requests_need),
+        T(a_request_that_cannot_meet_its_deadline_is_refused_before_its_body),
+        T(the_estimate_for_a_new_request_includes_all_active_requests),
+        T(a_begun_request_is_not_ended_before_its_deadline),
+        T(one_slow_request_does_not_raise_the_estimate_forever),
+        T(idle_time_is_not_measured_as_time_of_requests),
         T(the_time_that_is_foretold_goes_by_cost_and_not_by_memory),
         T(a_client_is_told_no_more_of_anothers_time_than_it_takes_itself),
         T(a_crowd_of_slow_bodies_does_not_show_how_fast_the_service_is),
-        T(who_fails_at_once_does_not_show_how_fast_others_are),
-        T(who_waits_is_given_up_by_its_own_cost),
+        T(a_request_that_fails_at_once_does_not_lower_the_estimate),
+        T(a_waiting_request_is_ended_by_its_own_cost),
         T(a_cost_counts_from_when_it_is_known),
-        T(clients_have_turns_by_what_their_requests_cost),
+        T(clients_take_turns_by_the_cost_of_their_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

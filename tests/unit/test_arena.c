@@ -15,7 +15,7 @@ static size_t size_of_take(size_t i)
     return i % 50 == 0 ? i * 20 : i % 70;
 }
 
-static void what_is_taken_is_aligned_and_nobody_elses(void **state)
+static void allocations_are_aligned_and_do_not_overlap(void **state)
 {
     (void)state;
     static unsigned char *taken[TAKES];
@@ -63,7 +63,7 @@ static void a_size_that_no_memory_has_is_refused_and_harms_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_taken_is_aligned_and_nobody_elses),
+        cmocka_unit_test(allocations_are_aligned_and_do_not_overlap),
         cmocka_unit_test(an_arena_can_be_used_again_and_released_twice),
         cmocka_unit_test(a_size_that_no_memory_has_is_refused_and_harms_nothing),
     };

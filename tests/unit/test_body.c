@@ -209,7 +209,7 @@ static void so_does_a_packed_one(void **state)
     assert_int_equal(f->request.body.packed.count, 3 << 20);
 }
 
-static void pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged(void **state)
+static void pages_prepared_for_a_stalled_text_are_released_except_charged_bytes(void **state)
 {
     enum {
         CAME = 64 << 10
@@ -413,7 +413,7 @@ static void an_empty_packed_body_is_no_stream(void **state)
     assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err), STATUS_INVALID_ENCODING);
 }
 
-static void wrong_length_of_a_large_body_is_refused_before_it_comes(void **state)
+static void a_wrong_length_of_a_large_body_is_refused_before_it_arrives(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -451,7 +451,7 @@ static void chunked_body_over_the_limit_is_refused_as_it_grows(void **state)
     takes_up_to_4_mib(f);
 }
 
-static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **state)
+static void text_of_known_length_is_charged_as_it_arrives_and_never_moved(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -470,7 +470,7 @@ static void text_of_known_length_is_charged_as_it_comes_and_never_moved(void **s
     assert_false(f->request.scan.decoded);
 }
 
-static void payload_of_known_length_is_charged_as_it_comes(void **state)
+static void payload_of_known_length_is_charged_as_it_arrives(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -516,7 +516,7 @@ static void memory_that_is_taken_refuses_the_next(void **state)
     memory_release(f->server.memory, 15 << 20);
 }
 
-static void what_the_budget_never_has_is_too_large_though_its_parts_are_not(void **state)
+static void a_request_beyond_the_budget_is_too_large_although_its_parts_fit(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -526,7 +526,7 @@ static void what_the_budget_never_has_is_too_large_though_its_parts_are_not(void
     assert_non_null(strstr(err.detail, "--memory-budget"));
 }
 
-static void chunked_payload_is_reserved_as_it_comes_and_never_moved(void **state)
+static void chunked_payload_is_reserved_as_it_arrives_and_never_moved(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -689,13 +689,13 @@ int main(void)
             a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text,
             set_up, tear_down),
         cmocka_unit_test_setup_teardown(
-            pages_of_a_text_that_does_not_come_go_back_but_for_what_is_charged, set_up,
+            pages_prepared_for_a_stalled_text_are_released_except_charged_bytes, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(so_does_one_of_unknown_length_once_it_is_long, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(so_does_a_packed_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(wrong_length_of_a_large_body_is_refused_before_it_comes,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_wrong_length_of_a_large_body_is_refused_before_it_arrives, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             wrong_length_of_a_small_body_is_refused_at_its_first_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(declared_length_over_the_limit_is_refused_at_once,
@@ -703,18 +703,18 @@ int main(void)
         cmocka_unit_test_setup_teardown(chunked_body_over_the_limit_is_refused_as_it_grows,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
-            text_of_known_length_is_charged_as_it_comes_and_never_moved, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(payload_of_known_length_is_charged_as_it_comes, set_up,
-                                        tear_down),
+            text_of_known_length_is_charged_as_it_arrives_and_never_moved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(payload_of_known_length_is_charged_as_it_arrives,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             bytes_are_taken_from_what_was_promised_before_they_are_from_what_is_free, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
-            what_the_budget_never_has_is_too_large_though_its_parts_are_not, set_up, tear_down),
+            a_request_beyond_the_budget_is_too_large_although_its_parts_fit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_that_is_taken_refuses_the_next, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(chunked_payload_is_reserved_as_it_comes_and_never_moved,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            chunked_payload_is_reserved_as_it_arrives_and_never_moved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_chunked_tensor_beyond_the_whole_budget_is_refused_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(excess_payload_is_counted_but_not_kept, set_up,

@@ -40,7 +40,7 @@ static void sizes_are_read_with_and_without_units(void **state)
     }
 }
 
-static void what_is_no_size_is_refused(void **state)
+static void text_that_is_not_a_size_is_refused(void **state)
 {
     (void)state;
     static const char *const texts[] = {"",
@@ -87,7 +87,7 @@ static void sizes_are_written_as_people_do(void **state)
     }
 }
 
-static void what_is_compared_reads_otherwise_than_its_limit(void **state)
+static void a_size_is_printed_differently_from_the_limit_that_it_exceeds(void **state)
 {
     (void)state;
     static const struct {
@@ -114,9 +114,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_read_with_and_without_units),
-        cmocka_unit_test(what_is_no_size_is_refused),
+        cmocka_unit_test(text_that_is_not_a_size_is_refused),
         cmocka_unit_test(sizes_are_written_as_people_do),
-        cmocka_unit_test(what_is_compared_reads_otherwise_than_its_limit),
+        cmocka_unit_test(a_size_is_printed_differently_from_the_limit_that_it_exceeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void equal_sums_have_equal_bytes_however_they_are_kept(void **state)
     assert_memory_equal(made.bytes, other.bytes, made.count);
 }
 
-static void what_is_encoded_is_decoded(void **state)
+static void decoding_reverses_encoding(void **state)
 {
     (void)state;
     static const uint64_t words[] = {1, 2};
@@ -270,7 +270,7 @@ static void a_carry_that_is_cut_or_goes_on_is_refused(void **state)
     }
 }
 
-static void what_fills_the_descriptors_up_is_zero(void **state)
+static void the_padding_after_the_descriptors_must_be_zero(void **state)
 {
     (void)state;
     struct made made;
@@ -374,7 +374,7 @@ static void a_carry_of_the_first_version_is_refused_by_its_version(void **state)
 }
 
 /* Whatever its CRC says. */
-static void what_no_header_says_is_refused(void **state)
+static void invalid_values_of_header_bytes_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -615,18 +615,18 @@ int main(void)
         cmocka_unit_test(
             a_carry_of_floats_has_a_descriptor_a_line_and_the_words_that_are_needed),
         cmocka_unit_test(equal_sums_have_equal_bytes_however_they_are_kept),
-        cmocka_unit_test(what_is_encoded_is_decoded),
+        cmocka_unit_test(decoding_reverses_encoding),
         cmocka_unit_test(sums_of_integers_are_kept_in_their_type),
         cmocka_unit_test(lines_that_begin_are_a_carry_at_position_0),
         cmocka_unit_test(a_carry_that_no_part_answers_is_refused),
         cmocka_unit_test(a_carry_that_is_cut_or_goes_on_is_refused),
-        cmocka_unit_test(what_fills_the_descriptors_up_is_zero),
+        cmocka_unit_test(the_padding_after_the_descriptors_must_be_zero),
         cmocka_unit_test(a_carry_too_long_to_count_has_no_size),
         cmocka_unit_test(an_answer_has_a_carry_only_if_a_part_follows_or_totals_are_wanted),
         cmocka_unit_test(the_header_that_is_written_is_read),
         cmocka_unit_test(a_carry_of_the_first_version_is_refused_by_its_version),
         cmocka_unit_test(lines_are_those_of_all_dimensions_but_the_axis),
-        cmocka_unit_test(what_no_header_says_is_refused),
+        cmocka_unit_test(invalid_values_of_header_bytes_are_refused),
         cmocka_unit_test(a_carry_goes_on_up_to_the_last_element_there_is),
         cmocka_unit_test(a_long_carry_can_be_given_up),
         cmocka_unit_test(the_lines_of_a_long_carry_are_read_and_written_in_steps),

@@ -48,7 +48,7 @@ static void of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on(voi
     assert_int_equal(wait_ns / NS_PER_MS, 100);
 }
 
-static void who_was_ahead_once_has_no_leave_when_another_is(void **state)
+static void only_the_newest_body_ahead_of_the_rate_may_continue(void **state)
 {
     (void)state;
     assert_true(sends(1, 2000, 0));
@@ -57,7 +57,7 @@ static void who_was_ahead_once_has_no_leave_when_another_is(void **state)
     assert_true(sends(2, 1, 1));
 }
 
-static void what_never_came_does_not_count(void **state)
+static void bytes_that_never_arrived_do_not_count(void **state)
 {
     (void)state;
     assert_true(sends(1, 5000, 0));
@@ -66,7 +66,7 @@ static void what_never_came_does_not_count(void **state)
 }
 
 /* What takes longer than a day counts as a day: what never came is taken from that. */
-static void who_announces_more_than_a_day_takes_pays_for_what_came_of_it(void **state)
+static void a_client_that_announces_more_than_a_day_pays_only_for_received_bytes(void **state)
 {
     (void)state;
     const uint64_t day = UINT64_C(86400) * RATE;
@@ -169,12 +169,12 @@ int main(void)
             a_body_of_any_length_is_free_for_who_was_quiet_and_the_next_waits, set_up),
         cmocka_unit_test_setup(of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on,
                                set_up),
-        cmocka_unit_test_setup(who_was_ahead_once_has_no_leave_when_another_is, set_up),
-        cmocka_unit_test_setup(what_never_came_does_not_count, set_up),
+        cmocka_unit_test_setup(only_the_newest_body_ahead_of_the_rate_may_continue, set_up),
+        cmocka_unit_test_setup(bytes_that_never_arrived_do_not_count, set_up),
         cmocka_unit_test(an_address_is_a_client_and_of_ipv6_its_network_is),
         cmocka_unit_test(a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again),
-        cmocka_unit_test_setup(who_announces_more_than_a_day_takes_pays_for_what_came_of_it,
-                               set_up),
+        cmocka_unit_test_setup(
+            a_client_that_announces_more_than_a_day_pays_only_for_received_bytes, set_up),
         cmocka_unit_test_setup(requests_over_the_limit_wait_as_long_as_those_before_took,
                                set_up),
         cmocka_unit_test_setup(memory_over_the_limit_is_waited_for_in_proportion, set_up),

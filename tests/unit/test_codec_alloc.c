@@ -81,7 +81,7 @@ static long allocations_after(char left, long nth)
 }
 
 /* By jansson's code for a number that is too large a body is read again. */
-static void what_lay_on_the_stack_decides_nothing(void **state)
+static void uninitialized_stack_memory_has_no_effect(void **state)
 {
     (void)state;
     for (long nth = 1; nth <= allocations_after(0, 0); nth++) {
@@ -94,7 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_failing_allocation_gives_an_error_and_leaks_nothing),
-        cmocka_unit_test(what_lay_on_the_stack_decides_nothing),
+        cmocka_unit_test(uninitialized_stack_memory_has_no_effect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

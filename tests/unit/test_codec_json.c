@@ -162,9 +162,10 @@ static const struct {
     {"{\"data\":[1],\"Axis\":0}", STATUS_UNKNOWN_FIELD, "Axis",
      "known here: data, dtype, shape, strides, output_strides, axis, exclusive, reverse, "
      "output_dtype, nan, initial, include_initial, part, carry, offsets"},
-    {"{\"data\":[[1,2],[3]]}", STATUS_INVALID_SHAPE, "data[1]", "1 element, expected 2"},
+    {"{\"data\":[[1,2],[3]]}", STATUS_INVALID_SHAPE, "data[1]", "1 element, but data[0] has 2"},
     {"{\"data\":[[1,2],3]}", STATUS_INVALID_SHAPE, "data[1]", "another depth"},
-    {"{\"data\":[[[1],[2]],[[3],[4,5]]]}", STATUS_INVALID_SHAPE, "data[1][1]", "expected 1"},
+    {"{\"data\":[[[1],[2]],[[3],[4,5]]]}", STATUS_INVALID_SHAPE, "data[1][1]",
+     "2 elements, but data[0][0] has 1"},
     {"{\"data\":[1,2,3],\"shape\":[2,2]}", STATUS_LENGTH_MISMATCH, "data",
      "found 3 elements, expected 4 for shape [2,2]"},
     {"{\"data\":[1,2,3,4,5],\"shape\":[2,2]}", STATUS_LENGTH_MISMATCH, "data", "5 elements"},

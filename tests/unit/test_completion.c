@@ -34,7 +34,7 @@ static void an_empty_list_gives_nothing_and_is_not_readable(void **state)
     assert_null(completion_take(completion));
 }
 
-static void what_is_posted_comes_back_oldest_first(void **state)
+static void posted_requests_are_collected_oldest_first(void **state)
 {
     struct completion *completion = *state;
     struct request a = {.line.next = NULL};
@@ -152,7 +152,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_empty_list_gives_nothing_and_is_not_readable, set_up,
                                         tear_down),
         cmocka_unit_test(a_refusal_tells_a_deadline_that_has_passed_from_one_that_will),
-        cmocka_unit_test_setup_teardown(what_is_posted_comes_back_oldest_first, set_up,
+        cmocka_unit_test_setup_teardown(posted_requests_are_collected_oldest_first, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(only_the_first_post_wakes_the_loop, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_request_is_posted_with_its_first_error, set_up,

@@ -55,7 +55,7 @@ static void defaults_are_those_of_the_table(void **state)
     config_deinit(&config);
 }
 
-static void what_depends_on_the_machine_is_filled_in(void **state)
+static void defaults_that_depend_on_the_machine_are_filled_in(void **state)
 {
     (void)state;
     struct config config;
@@ -577,7 +577,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_table),
-        cmocka_unit_test(what_depends_on_the_machine_is_filled_in),
+        cmocka_unit_test(defaults_that_depend_on_the_machine_are_filled_in),
         cmocka_unit_test(there_are_as_many_connections_as_the_memory_has_room_for),
         cmocka_unit_test(a_large_machine_gets_no_thread_for_each_of_its_cores),
         cmocka_unit_test(values_come_after_a_space_or_an_equals_sign),

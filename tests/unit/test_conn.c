@@ -40,7 +40,7 @@ static void move_bytes(const struct pair *pair, size_t count)
     assert_int_equal(recv(pair->conn.fd, bytes, sizeof bytes, 0), count);
 }
 
-static void what_was_read_behind_a_request_is_another_one(void **state)
+static void bytes_read_after_a_request_are_another_request(void **state)
 {
     struct pair *pair = *state;
     move_bytes(pair, 30);
@@ -51,7 +51,7 @@ static void what_was_read_behind_a_request_is_another_one(void **state)
     assert_true(conn_has_next(&pair->conn));
 }
 
-static void what_waits_in_the_socket_is_another_one(void **state)
+static void unread_bytes_in_the_socket_are_another_request(void **state)
 {
     struct pair *pair = *state;
     move_bytes(pair, 30);
@@ -63,7 +63,7 @@ static void what_waits_in_the_socket_is_another_one(void **state)
     assert_false(client_socket_closed(pair->conn.fd));
 }
 
-static void the_end_of_what_the_client_sends_is_none(void **state)
+static void a_closed_sending_side_is_not_another_request(void **state)
 {
     struct pair *pair = *state;
     move_bytes(pair, 30);
@@ -109,7 +109,7 @@ static void a_unix_socket_is_counted_beyond_two_gibibytes(void **state)
     }
 }
 
-static void where_nobody_knows_what_was_read_there_may_be_another_one(void **state)
+static void without_a_peek_offset_another_request_is_possible(void **state)
 {
     static const int over = 0;
     struct pair *pair = *state;
@@ -122,12 +122,12 @@ static void where_nobody_knows_what_was_read_there_may_be_another_one(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(what_was_read_behind_a_request_is_another_one),
-        T(what_waits_in_the_socket_is_another_one),
-        T(the_end_of_what_the_client_sends_is_none),
+        T(bytes_read_after_a_request_are_another_request),
+        T(unread_bytes_in_the_socket_are_another_request),
+        T(a_closed_sending_side_is_not_another_request),
         T(a_body_in_one_chunk_is_counted_with_its_frame),
         T(a_unix_socket_is_counted_beyond_two_gibibytes),
-        T(where_nobody_knows_what_was_read_there_may_be_another_one),
+        T(without_a_peek_offset_another_request_is_possible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

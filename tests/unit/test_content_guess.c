@@ -99,7 +99,7 @@ static const struct {
     {CONTENT_UNKNOWN, BYTES("1,2\x00\x80\x3f")},
 };
 
-static void bytes_are_named_for_what_they_look_like(void **state)
+static void the_kind_of_content_is_guessed_from_its_first_bytes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(samples); i++) {
@@ -137,7 +137,7 @@ static void refuses(enum codec_format format, const char *query, const char *byt
         __VA_ARGS__, NULL \
     }
 
-static void what_comes_as_json_is_named_and_how_to_send_it(void **state)
+static void a_wrong_body_sent_as_json_is_named_with_advice(void **state)
 {
     (void)state;
     const enum codec_format json = CODEC_FORMAT_JSON;
@@ -178,7 +178,7 @@ static void what_comes_as_json_is_named_and_how_to_send_it(void **state)
 
 /* However long: such a body is not searched for "data", whose absence would be called a
  * limit. */
-static void a_long_file_that_comes_as_json_is_named_too(void **state)
+static void a_long_file_sent_as_json_is_named_too(void **state)
 {
     (void)state;
     const size_t count = LIMIT_JSON_SKELETON * 2;
@@ -205,7 +205,7 @@ static void a_long_json_of_two_bytes_a_character_is_named_too(void **state)
     free(text);
 }
 
-static void what_comes_as_npy_is_named_and_how_to_send_it(void **state)
+static void a_wrong_body_sent_as_npy_is_named_with_advice(void **state)
 {
     (void)state;
     const enum codec_format npy = CODEC_FORMAT_NPY;
@@ -225,6 +225,51 @@ static void what_comes_as_npy_is_named_and_how_to_send_it(void **state)
     refuses(npy, "", BYTES("\x93NUMPY\x01\x00v\x00{'descr'"), SAYS("ends inside its header"));
     refuses(npy, "", BYTES("\x93NUMPY\x09\x01v\x00{'descr'"), SAYS("NPY format version 9.1"));
     refuses(npy, "", BYTES("hello world"), SAYS("does not begin with \\x93NUMPY"));
+}
+
+/* The whole sentence of each refusal fits into struct error. */
+static void a_form_that_is_no_json_is_told_to_use_data_binary(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t count;
+        bool told;
+    } bodies[] = {
+        {BYTES("123"), true},
+        {BYTES("1 2 34 5 6"), true},
+        {BYTES("1,2\n3,4\n"), true},
+        {BYTES("array([1, 2])"), true},
+        {BYTES("PK\x03\x04\x14\x00"), true},
+        {BYTES("\x80\x04\x95\x00"), true},
+        {BYTES("\x1f\x8b\x08\x00"), true},
+        {BYTES("\xef\xbb\xbf{}"), true},
+        {BYTES("\xff\xfe{\x00"), true},
+        {BYTES("\x00\x00\x80\x3f"), true},
+        {BYTES("{\"data\":[1"), false},
+        {BYTES("{data:[1]}"), false},
+        {BYTES(" [1,2]"), false},
+        {BYTES("data=1&data=2"), false},
+        {BYTES(""), false},
+        {BYTES("  \n"), false},
+    };
+    static const char end[] = "application/x-npy or application/json";
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(bodies); i++) {
+        for (int form = 0; form < 2; form++) {
+            struct run run;
+            run_asked(codec_cumsum(CODEC_FORMAT_JSON), "", (struct run_ask){.form = form != 0},
+                      (struct byte_view){bodies[i].bytes, bodies[i].count}, &run);
+            assert_int_equal(run.status, STATUS_INVALID_JSON);
+            const char *advice = strstr(run.err.detail, "--data-binary @FILE, with -H");
+            assert_int_equal(advice != NULL, form != 0 && bodies[i].told);
+            const size_t length = strlen(run.err.detail);
+            assert_true(length >= sizeof end);
+            if (advice != NULL) {
+                assert_string_equal(run.err.detail + length - (sizeof end - 1), end);
+            }
+            run_deinit(&run);
+        }
+    }
 }
 
 static void raw_bytes_of_another_length_are_named_if_they_look_like_something(void **state)
@@ -261,7 +306,7 @@ static void only_bytes_that_curl_may_have_stripped_are_called_that(void **state)
 }
 
 /* A large body is refused before any byte of it has come: its length speaks. */
-static void a_large_body_that_is_a_header_too_long_is_called_what_it_may_be(void **state)
+static void a_large_body_that_is_longer_by_a_header_may_be_an_npy_file(void **state)
 {
     (void)state;
     struct codec_request request = {
@@ -312,14 +357,15 @@ static void raw_bytes_of_an_unknown_length_are_named_at_their_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_named_for_what_they_look_like),
-        cmocka_unit_test(what_comes_as_json_is_named_and_how_to_send_it),
-        cmocka_unit_test(a_long_file_that_comes_as_json_is_named_too),
+        cmocka_unit_test(the_kind_of_content_is_guessed_from_its_first_bytes),
+        cmocka_unit_test(a_wrong_body_sent_as_json_is_named_with_advice),
+        cmocka_unit_test(a_long_file_sent_as_json_is_named_too),
         cmocka_unit_test(a_long_json_of_two_bytes_a_character_is_named_too),
-        cmocka_unit_test(what_comes_as_npy_is_named_and_how_to_send_it),
+        cmocka_unit_test(a_wrong_body_sent_as_npy_is_named_with_advice),
+        cmocka_unit_test(a_form_that_is_no_json_is_told_to_use_data_binary),
         cmocka_unit_test(raw_bytes_of_another_length_are_named_if_they_look_like_something),
         cmocka_unit_test(only_bytes_that_curl_may_have_stripped_are_called_that),
-        cmocka_unit_test(a_large_body_that_is_a_header_too_long_is_called_what_it_may_be),
+        cmocka_unit_test(a_large_body_that_is_longer_by_a_header_may_be_an_npy_file),
         cmocka_unit_test(raw_bytes_of_the_right_length_are_never_looked_at),
         cmocka_unit_test(raw_bytes_of_an_unknown_length_are_named_at_their_end),
     };

@@ -545,7 +545,7 @@ static void slices_do_not_grow_while_they_take_long(void **state)
     }
 }
 
-static void slices_of_what_is_urgent_go_before_what_its_client_sent_before(void **state)
+static void slices_of_an_urgent_tensor_precede_earlier_requests_of_its_client(void **state)
 {
     struct fixture f;
     (void)state;
@@ -784,7 +784,7 @@ int main(void)
         cmocka_unit_test(a_slice_that_cannot_be_queued_waits_for_the_next),
         cmocka_unit_test(slices_grow_fourfold_while_they_take_no_time),
         cmocka_unit_test(slices_do_not_grow_while_they_take_long),
-        cmocka_unit_test(slices_of_what_is_urgent_go_before_what_its_client_sent_before),
+        cmocka_unit_test(slices_of_an_urgent_tensor_precede_earlier_requests_of_its_client),
         cmocka_unit_test(gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device),
         cmocka_unit_test(bytes_that_arrive_while_a_slice_runs_are_scanned_without_the_loop),
         cmocka_unit_test(a_body_that_ends_while_a_slice_runs_is_answered),

@@ -161,7 +161,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void who_waits_for_a_device_whose_kernels_are_never_built_is_answered(void **state)
+static void a_request_for_a_device_whose_kernels_never_build_is_answered(void **state)
 {
     (void)state;
     fake_reset(1);
@@ -211,7 +211,7 @@ static void the_other_device_serves_while_kernels_of_one_are_built(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void who_waits_for_a_turn_behind_a_hung_request_is_answered_too(void **state)
+static void a_request_behind_a_hung_request_is_answered_too(void **state)
 {
     (void)state;
     struct fake_server fakes;
@@ -265,7 +265,7 @@ static void a_device_that_hangs_as_it_is_closed_says_so_and_comes_back(void **st
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered(void **state)
+static void a_request_for_a_device_that_hangs_while_it_opens_is_answered(void **state)
 {
     (void)state;
     fake_reset(1);
@@ -346,11 +346,11 @@ int main(void)
         cmocka_unit_test(a_batch_of_several_gib_is_given_time_in_proportion),
         cmocka_unit_test(a_slice_on_a_hanging_device_is_told_the_same_as_others),
         cmocka_unit_test(a_hanging_device_keeps_the_shared_memory_it_works_in),
-        cmocka_unit_test(who_waits_for_a_device_whose_kernels_are_never_built_is_answered),
+        cmocka_unit_test(a_request_for_a_device_whose_kernels_never_build_is_answered),
         cmocka_unit_test(the_other_device_serves_while_kernels_of_one_are_built),
-        cmocka_unit_test(who_waits_for_a_turn_behind_a_hung_request_is_answered_too),
+        cmocka_unit_test(a_request_behind_a_hung_request_is_answered_too),
         cmocka_unit_test(a_device_that_hangs_as_it_is_closed_says_so_and_comes_back),
-        cmocka_unit_test(who_waits_for_a_device_that_hangs_as_it_is_opened_is_answered),
+        cmocka_unit_test(a_request_for_a_device_that_hangs_while_it_opens_is_answered),
         cmocka_unit_test(drivers_that_do_not_say_what_there_is_end_the_start),
         cmocka_unit_test(the_other_device_goes_on_while_one_hangs),
         cmocka_unit_test(a_device_that_never_returns_keeps_the_pool_from_being_freed),

@@ -191,7 +191,7 @@ static void a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early(void **
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void what_waits_for_a_quick_device_that_hangs_runs_on_the_slow_one(void **state)
+static void requests_of_a_fast_device_that_hangs_run_on_the_slow_one(void **state)
 {
     (void)state;
     struct fake_server fakes;
@@ -255,7 +255,7 @@ static void without_a_second_device_a_retry_ends_at_once(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void what_was_moved_once_is_not_moved_again(void **state)
+static void a_request_is_moved_to_another_device_only_once(void **state)
 {
     (void)state;
     struct fake_server fakes;
@@ -763,10 +763,10 @@ int main(void)
         cmocka_unit_test(a_device_that_cannot_be_measured_is_out_of_use_until_it_can),
         cmocka_unit_test(a_slow_device_gets_nothing_that_a_quick_one_finishes_sooner),
         cmocka_unit_test(a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early),
-        cmocka_unit_test(what_waits_for_a_quick_device_that_hangs_runs_on_the_slow_one),
+        cmocka_unit_test(requests_of_a_fast_device_that_hangs_run_on_the_slow_one),
         cmocka_unit_test(a_batch_whose_inputs_are_lost_ends_with_the_device_error),
         cmocka_unit_test(without_a_second_device_a_retry_ends_at_once),
-        cmocka_unit_test(what_was_moved_once_is_not_moved_again),
+        cmocka_unit_test(a_request_is_moved_to_another_device_only_once),
         cmocka_unit_test(a_batch_that_is_too_much_is_run_one_by_one),
         cmocka_unit_test(a_batch_that_is_too_much_and_whose_inputs_are_lost_is_not_run_again),
         cmocka_unit_test(devices_that_do_not_open_leave_a_broken_pool),

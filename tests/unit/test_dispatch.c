@@ -362,7 +362,7 @@ static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **sta
     free(request);
 }
 
-static void what_is_declined_while_the_queue_closes_is_taken(void **state)
+static void a_request_declined_while_the_queue_closes_is_taken(void **state)
 {
     struct request *first = NULL;
     size_t count = 0;
@@ -434,7 +434,7 @@ int main(void)
         T(a_device_that_is_idle_and_does_not_come_is_not_waited_for_long),
         T(a_device_that_is_overdue_is_not_waited_for_long),
         T(a_device_that_declines_wakes_the_one_that_it_declines_for),
-        T(what_is_declined_while_the_queue_closes_is_taken),
+        T(a_request_declined_while_the_queue_closes_is_taken),
         T(a_device_that_declines_by_an_old_measurement_is_measured_again),
         T(an_idle_device_without_requests_is_not_measured),
         T(trials_take_at_most_a_hundredth_of_the_time),

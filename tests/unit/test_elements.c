@@ -113,7 +113,7 @@ static void the_nan_of_each_type_is_positive_and_quiet(void **state)
     assert_false(elements_is_nan(DTYPE_F64, 0x7FF0000000000000));
 }
 
-static void what_wide_elements_take_is_known_before_it_is_paid(void **state)
+static void the_bytes_of_widened_elements_are_known_in_advance(void **state)
 {
     (void)state;
     const struct scan_desc wide = converted(DTYPE_BOOL, DTYPE_I64);
@@ -156,7 +156,7 @@ int main(void)
         cmocka_unit_test(long_work_is_done_in_steps_and_can_be_given_up),
         cmocka_unit_test(cells_that_no_scan_writes_are_written_in_steps),
         cmocka_unit_test(the_nan_of_each_type_is_positive_and_quiet),
-        cmocka_unit_test(what_wide_elements_take_is_known_before_it_is_paid),
+        cmocka_unit_test(the_bytes_of_widened_elements_are_known_in_advance),
         cmocka_unit_test(a_type_widens_to_those_that_hold_all_its_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

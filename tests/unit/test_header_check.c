@@ -281,14 +281,17 @@ static void door_reads_media_types(void **state)
     (void)state;
     assert_int_equal(PASS(&header, &err, {"A", "b"}), STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
+    assert_false(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/x-www-form-urlencoded"}),
                      STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
+    assert_true(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "Application/JSON;charset=utf-8"}),
                      STATUS_OK);
     assert_int_equal(header.media, CODEC_FORMAT_JSON);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "text/plain"}), STATUS_OK);
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
+    assert_false(header.form);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/jsonp"}), STATUS_OK);
     assert_int_equal(header.media, HEADER_MEDIA_OTHER);
     assert_int_equal(PASS(&header, &err, {"Content-Type", "application/json, text/plain"}),
@@ -381,7 +384,7 @@ static void door_refuses_bad_numbers_in_its_own_fields(void **state)
     assert_string_equal(err.field, "Inference-Header-Content-Length");
 }
 
-static void html_is_for_who_wants_it_at_least_as_much_as_json(void **state)
+static void a_client_gets_html_if_it_prefers_it_at_least_as_much_as_json(void **state)
 {
     static const struct {
         const char *accept;
@@ -424,7 +427,7 @@ int main(void)
         cmocka_unit_test(door_packs_with_what_is_not_refused),
         cmocka_unit_test(door_collects_accepted_formats),
         cmocka_unit_test(door_knows_browsers),
-        cmocka_unit_test(html_is_for_who_wants_it_at_least_as_much_as_json),
+        cmocka_unit_test(a_client_gets_html_if_it_prefers_it_at_least_as_much_as_json),
         cmocka_unit_test(door_reads_media_types),
         cmocka_unit_test(door_wants_a_host_from_http_1_1_only),
         cmocka_unit_test(door_wants_a_host_that_can_be_one),

@@ -277,7 +277,7 @@ static void nobody_is_waited_for_beyond_the_deadline_nor_one_that_is_moved(void 
     }
 }
 
-static void who_accepts_or_reads_nothing_is_not_waited_for(void **state)
+static void a_post_does_not_wait_for_a_peer_that_accepts_or_reads_nothing(void **state)
 {
     (void)state;
     enum {
@@ -299,7 +299,7 @@ static void who_accepts_or_reads_nothing_is_not_waited_for(void **state)
     free(text);
 }
 
-static void who_is_not_there_is_said(void **state)
+static void a_refused_connection_is_reported(void **state)
 {
     (void)state;
     unsigned port;
@@ -327,7 +327,7 @@ static void *hang_up(void *argument)
     return NULL;
 }
 
-static void who_hangs_up_inside_a_request_is_said(void **state)
+static void a_connection_closed_within_a_request_is_reported(void **state)
 {
     (void)state;
     enum {
@@ -479,9 +479,9 @@ int main(void)
         cmocka_unit_test(a_url_is_not_called_wrong_for_want_of_memory),
         cmocka_unit_test(a_request_says_where_it_goes_and_how_long_it_is),
         cmocka_unit_test(nobody_is_waited_for_beyond_the_deadline_nor_one_that_is_moved),
-        cmocka_unit_test(who_accepts_or_reads_nothing_is_not_waited_for),
-        cmocka_unit_test(who_is_not_there_is_said),
-        cmocka_unit_test(who_hangs_up_inside_a_request_is_said),
+        cmocka_unit_test(a_post_does_not_wait_for_a_peer_that_accepts_or_reads_nothing),
+        cmocka_unit_test(a_refused_connection_is_reported),
+        cmocka_unit_test(a_connection_closed_within_a_request_is_reported),
         cmocka_unit_test(
             of_several_addresses_the_first_that_answers_in_its_part_of_the_time_is_taken),
         cmocka_unit_test(only_http_urls_of_a_host_are_taken),

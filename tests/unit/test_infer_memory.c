@@ -50,7 +50,7 @@ static int tear_down(void **state)
 }
 
 /* A text that grows as it is unpacked: what is left of the promise is a part of its growth. */
-static void what_the_budget_never_has_is_too_large_whatever_was_promised(void **state)
+static void a_request_beyond_the_budget_is_too_large_whatever_was_promised(void **state)
 {
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
@@ -76,7 +76,7 @@ static void a_request_that_is_refused_inside_its_body_presses_for_all_it_needs(v
     memory_release(f->server.memory, 10 << 20);
 }
 
-static void who_is_over_its_memory_is_told_when_enough_comes_back(void **state)
+static void a_client_over_its_memory_limit_is_told_when_enough_is_released(void **state)
 {
     struct fixture *f = *state;
     struct request *request = &f->request;
@@ -196,9 +196,9 @@ static void behind_a_carry_no_text_is_expected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(what_the_budget_never_has_is_too_large_whatever_was_promised),
+        T(a_request_beyond_the_budget_is_too_large_whatever_was_promised),
         T(a_request_that_is_refused_inside_its_body_presses_for_all_it_needs),
-        T(who_is_over_its_memory_is_told_when_enough_comes_back),
+        T(a_client_over_its_memory_limit_is_told_when_enough_is_released),
         T(a_packed_body_needs_its_announced_bytes_besides_what_it_becomes),
         T(a_payload_has_no_room_and_no_charge_until_its_block_was_had),
         T(the_rest_of_a_request_is_not_held_until_its_block_was_had),

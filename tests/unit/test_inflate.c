@@ -144,7 +144,7 @@ static void a_stream_may_end_where_a_piece_does(void **state)
     free(zeros);
 }
 
-static void what_is_no_stream_is_called_corrupt(void **state)
+static void bytes_that_are_no_compressed_stream_are_corrupt(void **state)
 {
     struct sink sink = {.refuse = STATUS_OK};
     struct error err = ERROR_INIT;
@@ -244,7 +244,7 @@ int main(void)
         cmocka_unit_test(a_bomb_stops_where_its_sink_is_full),
         cmocka_unit_test(truncated_streams_are_refused),
         cmocka_unit_test(a_stream_may_end_where_a_piece_does),
-        cmocka_unit_test(what_is_no_stream_is_called_corrupt),
+        cmocka_unit_test(bytes_that_are_no_compressed_stream_are_corrupt),
         cmocka_unit_test(damage_is_noticed),
         cmocka_unit_test(bytes_after_the_end_are_refused),
         cmocka_unit_test(gzip_members_follow_each_other),

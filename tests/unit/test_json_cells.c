@@ -122,7 +122,7 @@ static void a_tail_follows_sums_side_by_side(void **state)
     assert_int_equal(cells.count, 4);
 }
 
-static void what_cannot_be_counted_on_is_no_such_layout(void **state)
+static void other_layouts_are_not_printed_by_cells(void **state)
 {
     static const struct {
         int64_t sizes[2];
@@ -196,7 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cells_are_those_of_the_buffer),
         cmocka_unit_test(a_tail_follows_sums_side_by_side),
-        cmocka_unit_test(what_cannot_be_counted_on_is_no_such_layout),
+        cmocka_unit_test(other_layouts_are_not_printed_by_cells),
         cmocka_unit_test(a_buffer_with_few_gaps_is_held),
         cmocka_unit_test(zeros_are_reserved_by_their_own_length),
     };

@@ -94,7 +94,7 @@ static void no_spelling_of_the_key_forges_a_stand_in(void **state)
     }
 }
 
-static void what_only_looks_like_data_is_left_alone(void **state)
+static void text_that_only_resembles_the_member_data_is_not_cut_out(void **state)
 {
     (void)state;
     struct json_doc doc;
@@ -328,7 +328,7 @@ int main(void)
         cmocka_unit_test(data_is_cut_and_the_rest_is_parsed),
         cmocka_unit_test(several_arrays_keep_their_order_at_any_depth),
         cmocka_unit_test(no_spelling_of_the_key_forges_a_stand_in),
-        cmocka_unit_test(what_only_looks_like_data_is_left_alone),
+        cmocka_unit_test(text_that_only_resembles_the_member_data_is_not_cut_out),
         cmocka_unit_test(invalid_json_is_refused_with_a_reason),
         cmocka_unit_test(an_integer_beyond_64_bits_is_a_number_too),
         cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),

@@ -70,7 +70,7 @@ static void regular_arrays_are_measured(void **state)
     }
 }
 
-static void what_stands_anywhere_in_a_long_array_is_seen(void **state)
+static void an_odd_element_is_found_at_every_position_of_a_long_array(void **state)
 {
     (void)state;
     static const struct {
@@ -171,7 +171,7 @@ static void a_ragged_array_still_counts_its_numbers(void **state)
 }
 
 /* Bytes that look like brackets to who looks at some of their bits only. */
-static void what_is_nearly_a_bracket_is_none(void **state)
+static void bytes_that_resemble_brackets_are_not_brackets(void **state)
 {
     (void)state;
     struct json_array array;
@@ -708,11 +708,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regular_arrays_are_measured),
-        cmocka_unit_test(what_stands_anywhere_in_a_long_array_is_seen),
+        cmocka_unit_test(an_odd_element_is_found_at_every_position_of_a_long_array),
         cmocka_unit_test(an_array_ends_at_its_bracket_whatever_follows),
         cmocka_unit_test(ragged_nesting_is_found_with_its_place),
         cmocka_unit_test(a_ragged_array_still_counts_its_numbers),
-        cmocka_unit_test(what_is_nearly_a_bracket_is_none),
+        cmocka_unit_test(bytes_that_resemble_brackets_are_not_brackets),
         cmocka_unit_test(unfinished_and_too_deep_arrays_are_refused),
         cmocka_unit_test(measuring_does_not_depend_on_where_blocks_begin),
         cmocka_unit_test(the_type_is_inferred_by_numpys_rule),

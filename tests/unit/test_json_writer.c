@@ -117,7 +117,7 @@ static void a_nul_byte_inside_is_escaped(void **state)
     json_writer_deinit(&w);
 }
 
-static void what_lies_behind_a_string_is_no_part_of_its_last_character(void **state)
+static void bytes_after_a_string_do_not_complete_its_last_character(void **state)
 {
     (void)state;
     static const char *const cut[] = {"\xC3\xA4", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
@@ -193,7 +193,7 @@ int main(void)
         cmocka_unit_test(strings_are_escaped_and_invalid_utf8_is_replaced),
         cmocka_unit_test(any_bytes_give_text_that_jansson_reads),
         cmocka_unit_test(a_nul_byte_inside_is_escaped),
-        cmocka_unit_test(what_lies_behind_a_string_is_no_part_of_its_last_character),
+        cmocka_unit_test(bytes_after_a_string_do_not_complete_its_last_character),
         cmocka_unit_test(a_fixed_buffer_takes_exactly_its_size_less_the_nul),
         cmocka_unit_test(taking_the_text_leaves_an_empty_writer),
         cmocka_unit_test(an_impossible_size_fails_and_stays_failed),

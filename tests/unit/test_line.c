@@ -125,7 +125,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
     }
 }
 
-static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **state)
+static void high_priority_gives_a_client_no_larger_share(void **state)
 {
     struct client eager = {0};
     struct client patient = {0};
@@ -147,7 +147,7 @@ static void who_waits_with_much_gets_no_larger_share_by_calling_it_high(void **s
 }
 
 /* Also if it has gone meanwhile; but no more than so many. */
-static void what_a_client_was_given_at_once_it_pays_with_its_next_turns(void **state)
+static void a_client_pays_for_immediate_service_with_its_next_turns(void **state)
 {
     static const struct {
         uint64_t cost;
@@ -181,7 +181,7 @@ static void what_a_client_was_given_at_once_it_pays_with_its_next_turns(void **s
     }
 }
 
-static void who_was_alone_owes_nothing_to_who_comes_then(void **state)
+static void a_client_that_was_alone_owes_nothing_to_a_later_client(void **state)
 {
     struct client alone = {0};
     struct client other = {0};
@@ -323,7 +323,7 @@ static void the_wait_is_what_is_in_front_at_the_pace_of_recent_work(void **state
     line_deinit(&work);
 }
 
-static void what_comes_back_has_its_old_place_among_those_of_its_priority(void **state)
+static void a_returned_request_keeps_its_position_in_its_priority(void **state)
 {
     struct client client = {0};
     (void)state;
@@ -343,7 +343,7 @@ static void what_comes_back_has_its_old_place_among_those_of_its_priority(void *
 }
 
 /* Those that came without their tickets may stand in any order. */
-static void what_comes_by_its_ticket_goes_before_all_that_are_later(void **state)
+static void a_request_with_a_ticket_is_inserted_before_later_tickets(void **state)
 {
     struct client client = {0};
     (void)state;
@@ -393,7 +393,7 @@ static void check_sums(const struct client *clients, size_t count)
     }
 }
 
-static void whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever(void **state)
+static void in_any_sequence_no_request_is_lost_or_waits_forever(void **state)
 {
     struct client clients[3] = {{0}, {0}, {0}};
     unsigned seed = 7;
@@ -455,22 +455,19 @@ int main(void)
         cmocka_unit_test_setup(
             a_client_that_never_stops_sending_high_gets_every_fifth_of_its_others, set_up),
         cmocka_unit_test_setup(high_goes_before_the_turn_of_others_for_a_bounded_time, set_up),
-        cmocka_unit_test_setup(who_waits_with_much_gets_no_larger_share_by_calling_it_high,
-                               set_up),
-        cmocka_unit_test_setup(what_a_client_was_given_at_once_it_pays_with_its_next_turns,
-                               set_up),
-        cmocka_unit_test_setup(who_was_alone_owes_nothing_to_who_comes_then, set_up),
+        cmocka_unit_test_setup(high_priority_gives_a_client_no_larger_share, set_up),
+        cmocka_unit_test_setup(a_client_pays_for_immediate_service_with_its_next_turns, set_up),
+        cmocka_unit_test_setup(a_client_that_was_alone_owes_nothing_to_a_later_client, set_up),
         cmocka_unit_test_setup(a_later_charge_is_paid_with_turns_where_others_wait, set_up),
         cmocka_unit_test_setup(of_a_line_that_is_bounded_every_client_may_have_one, set_up),
         cmocka_unit_test_setup(clients_that_wait_in_another_class_of_the_line_count, set_up),
         cmocka_unit_test_setup(work_is_in_the_class_of_its_time_and_classes_are_served_in_turn,
                                set_up),
         cmocka_unit_test_setup(the_wait_is_what_is_in_front_at_the_pace_of_recent_work, set_up),
-        cmocka_unit_test_setup(what_comes_back_has_its_old_place_among_those_of_its_priority,
+        cmocka_unit_test_setup(a_returned_request_keeps_its_position_in_its_priority, set_up),
+        cmocka_unit_test_setup(a_request_with_a_ticket_is_inserted_before_later_tickets,
                                set_up),
-        cmocka_unit_test_setup(what_comes_by_its_ticket_goes_before_all_that_are_later, set_up),
-        cmocka_unit_test_setup(
-            whatever_comes_and_goes_nothing_is_lost_and_nobody_waits_for_ever, set_up),
+        cmocka_unit_test_setup(in_any_sequence_no_request_is_lost_or_waits_forever, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

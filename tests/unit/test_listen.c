@@ -397,7 +397,7 @@ static void a_unix_socket_that_cannot_be_used_leaves_no_file(void **state)
     assert_int_equal(set.count, 0);
 }
 
-static void what_is_no_mode_and_no_group_is_refused(void **state)
+static void an_invalid_mode_or_group_is_refused(void **state)
 {
     (void)state;
     static const char *const modes[] = {"",     "rw",   "0888", "1777",
@@ -597,7 +597,7 @@ int main(void)
         cmocka_unit_test(a_unix_socket_has_its_mode_and_group_before_it_can_be_reached),
         cmocka_unit_test(without_a_word_a_unix_socket_is_its_owners_alone),
         cmocka_unit_test(a_unix_socket_that_cannot_be_used_leaves_no_file),
-        cmocka_unit_test(what_is_no_mode_and_no_group_is_refused),
+        cmocka_unit_test(an_invalid_mode_or_group_is_refused),
         cmocka_unit_test(a_file_in_the_way_is_left_alone_and_said_to_be_none_of_ours),
         cmocka_unit_test(a_unix_path_is_as_long_as_an_address_has_room_for),
         cmocka_unit_test(at_the_end_only_connections_that_had_begun_are_left_to_accept),

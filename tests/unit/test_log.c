@@ -144,7 +144,7 @@ static void hostile_bytes_cannot_leave_their_field(void **state)
     close_fixture(fixture);
 }
 
-static void what_could_be_taken_for_more_than_a_value_is_quoted(void **state)
+static void a_value_that_resembles_several_fields_is_quoted(void **state)
 {
     static const struct {
         const char *id;
@@ -417,7 +417,7 @@ int main(void)
         cmocka_unit_test(a_request_is_one_text_line_of_fields),
         cmocka_unit_test(a_request_is_one_json_object),
         cmocka_unit_test(hostile_bytes_cannot_leave_their_field),
-        cmocka_unit_test(what_could_be_taken_for_more_than_a_value_is_quoted),
+        cmocka_unit_test(a_value_that_resembles_several_fields_is_quoted),
         cmocka_unit_test(an_endless_field_is_cut_and_those_behind_it_are_there),
         cmocka_unit_test(lines_above_the_level_are_left_out),
         cmocka_unit_test(a_probe_is_a_line_of_level_debug),

@@ -69,7 +69,7 @@ static void a_client_alone_has_half_and_two_that_take_turns_a_third_each(void **
     free(shares);
 }
 
-static void who_comes_last_finds_room_and_all_together_keep_the_limit(void **state)
+static void the_last_client_finds_room_and_all_clients_keep_the_limit(void **state)
 {
     (void)state;
     struct log_shares *shares = make_shares(LIMIT);
@@ -151,7 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_alone_has_half_and_two_that_take_turns_a_third_each),
-        cmocka_unit_test(who_comes_last_finds_room_and_all_together_keep_the_limit),
+        cmocka_unit_test(the_last_client_finds_room_and_all_clients_keep_the_limit),
         cmocka_unit_test(the_next_second_begins_with_nothing_used),
         cmocka_unit_test(more_clients_than_the_table_has_are_bounded_too),
         cmocka_unit_test(a_client_is_an_address_and_of_ipv6_a_network),

@@ -152,7 +152,7 @@ static void the_least_memory_that_our_group_and_all_above_it_leave_counts(void *
     assert_int_equal(machine_group_bytes_left(root), 0);
 }
 
-static void what_programs_may_take_is_what_the_system_says(void **state)
+static void free_memory_is_mem_available_of_the_system(void **state)
 {
     (void)state;
     put("proc/meminfo", "MemTotal:  9000 kB\nMemFree:  10 kB\nMemAvailable:    5000 kB\n");
@@ -175,7 +175,7 @@ static void without_its_page_in_proc_the_nodes_of_memory_are_asked(void **state)
     assert_int_equal(machine_free_bytes(root), 6234 * 1024);
 }
 
-static void with_neither_what_is_free_counts(void **state)
+static void without_both_files_free_memory_is_at_most_all_memory(void **state)
 {
     (void)state;
     assert_in_range(machine_free_bytes(root), 1, machine_total_bytes());
@@ -262,9 +262,9 @@ int main(void)
         T(without_control_groups_there_is_no_quota),
         T(copies_of_files_that_the_system_keeps_count_as_free),
         T(the_least_memory_that_our_group_and_all_above_it_leave_counts),
-        T(what_programs_may_take_is_what_the_system_says),
+        T(free_memory_is_mem_available_of_the_system),
         T(without_its_page_in_proc_the_nodes_of_memory_are_asked),
-        T(with_neither_what_is_free_counts),
+        T(without_both_files_free_memory_is_at_most_all_memory),
         T(cores_that_it_may_not_run_on_do_not_count),
         T(a_process_began_at_one_time),
         T(as_many_descriptors_are_counted_as_are_open),

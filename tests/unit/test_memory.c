@@ -154,7 +154,7 @@ static void the_first_slab_is_there_before_the_first_block_and_stays(void **stat
     assert_int_equal(stats_of(*state).slab_bytes, 1 << 20);
 }
 
-static void what_can_never_fit_is_too_large(void **state)
+static void a_request_that_can_never_fit_is_too_large(void **state)
 {
     struct error err = ERROR_INIT;
     assert_int_equal(memory_reserve(*state, 0, (64 << 20) + 1, &err), STATUS_TOO_LARGE);
@@ -165,7 +165,8 @@ static void what_can_never_fit_is_too_large(void **state)
     assert_null(block.slab);
 }
 
-static void who_can_never_fit_is_told_what_is_kept_for_small_ones(void **state)
+static void
+the_refusal_of_a_request_that_never_fits_names_the_part_for_small_requests(void **state)
 {
     const struct memory_options options = {.budget_bytes = UINT64_C(4) << 30,
                                            .small_slab_bytes = 1 << 20,
@@ -697,9 +698,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(slabs_are_unmapped_by_a_thread_of_their_own, set_up,
                                         tear_down),
         cmocka_unit_test(with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor),
-        cmocka_unit_test_setup_teardown(what_can_never_fit_is_too_large, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_can_never_fit_is_told_what_is_kept_for_small_ones,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_request_that_can_never_fit_is_too_large, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            the_refusal_of_a_request_that_never_fits_names_the_part_for_small_requests, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(blocks_of_every_size_are_aligned_and_have_headroom,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(small_blocks_share_a_slab_and_large_ones_do_not, set_up,

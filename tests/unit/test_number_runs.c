@@ -192,7 +192,7 @@ static void long_runs_of_decimals_read_as_each_number_alone(void **state)
     }
 }
 
-static void what_is_no_number_ends_a_run_wherever_it_stands(void **state)
+static void text_that_is_no_number_ends_a_run_at_every_position(void **state)
 {
     (void)state;
     static const char *const others[] = {
@@ -330,7 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_read_each_number_as_it_is_alone_up_to_the_ends_of_pages),
         cmocka_unit_test(long_runs_of_decimals_read_as_each_number_alone),
-        cmocka_unit_test(what_is_no_number_ends_a_run_wherever_it_stands),
+        cmocka_unit_test(text_that_is_no_number_ends_a_run_at_every_position),
         cmocka_unit_test(runs_print_each_number_as_it_is_alone_and_stay_in_their_room),
         cmocka_unit_test(long_runs_of_each_kind_print_as_each_number_alone),
     };

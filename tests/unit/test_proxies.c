@@ -68,7 +68,7 @@ static void a_network_ends_at_any_bit(void **state)
     }
 }
 
-static void who_is_at_a_unix_socket_is_trusted_by_that_name_alone(void **state)
+static void a_unix_socket_is_trusted_only_by_its_name(void **state)
 {
     static const char *const by_name[4] = {"unix"};
     static const char *const by_number[4] = {"0.0.0.0/0", "::/0"};
@@ -95,7 +95,7 @@ static void an_entry_may_have_brackets_and_a_port(void **state)
     }
 }
 
-static void only_who_is_here_by_everybodys_word_is_here(void **state)
+static void a_client_is_local_only_if_every_address_is_local(void **state)
 {
     static const char *const first[4] = {"127.0.0.1", "10.0.0.1"};
     (void)state;
@@ -110,7 +110,7 @@ static void only_who_is_here_by_everybodys_word_is_here(void **state)
     expect_client(first, "127.0.0.3", "127.0.0.2", "127.0.0.3", false);
 }
 
-static void what_is_no_network_is_named(void **state)
+static void an_invalid_network_is_refused_by_name(void **state)
 {
     static const char *const none[] = {"10.0.0.0/33", "10.0.0.0/08", "10.0.0.0/+8", "::/129",
                                        "10.0.0.0/",   "/8",          "10.0.0/8",    "UNIX"};
@@ -128,10 +128,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_network_ends_at_any_bit),
-        cmocka_unit_test(who_is_at_a_unix_socket_is_trusted_by_that_name_alone),
+        cmocka_unit_test(a_unix_socket_is_trusted_only_by_its_name),
         cmocka_unit_test(an_entry_may_have_brackets_and_a_port),
-        cmocka_unit_test(only_who_is_here_by_everybodys_word_is_here),
-        cmocka_unit_test(what_is_no_network_is_named),
+        cmocka_unit_test(a_client_is_local_only_if_every_address_is_local),
+        cmocka_unit_test(an_invalid_network_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,7 +74,7 @@ static struct request *push_from(struct queue *queue, struct client *client, int
     return request;
 }
 
-static void who_has_less_than_its_part_of_a_full_queue_is_admitted(void **state)
+static void a_client_with_less_than_its_part_of_a_full_queue_is_admitted(void **state)
 {
     struct error err = ERROR_INIT;
     struct client greedy = {0};
@@ -173,7 +173,7 @@ static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements
     return taken;
 }
 
-static void whose_data_are_slow_pays_for_the_time_that_they_took(void **state)
+static void a_client_with_slow_data_pays_for_their_time(void **state)
 {
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, NS_PER_MS), 26, 34);
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, 9 * NS_PER_MS), 4,
@@ -204,7 +204,7 @@ static void the_one_that_has_waited_for_longest_is_known(void **state)
     expect_next(*state, next);
 }
 
-static void what_waits_of_a_client_says_how_long_one_more_would_wait(void **state)
+static void the_waiting_requests_of_a_client_determine_the_wait_of_the_next_one(void **state)
 {
     struct client busy = {0};
     struct client new = {0};
@@ -285,7 +285,7 @@ static void without_a_device_everything_ends_and_nothing_enters(void **state)
     expect_next(*state, push(*state, DTYPE_F32, 4));
 }
 
-static void what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound(void **state)
+static void returned_requests_and_slices_keep_their_position_beyond_the_bound(void **state)
 {
     struct request *waiting[3];
     struct request *back[2];
@@ -324,7 +324,7 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
     assert_int_equal(queue_take(*state, &alone, NS_PER_S * 3600, &first, &count), QUEUE_CLOSED);
 }
 
-static void what_is_returned_to_a_closed_queue_is_told_of_the_shutdown(void **state)
+static void requests_returned_to_a_closed_queue_end_with_draining(void **state)
 {
     struct request *taken = push(*state, DTYPE_F32, 4);
     const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
@@ -355,20 +355,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(requests_leave_in_the_order_they_came),
         T(a_full_queue_admits_nobody_but_takes_whom_it_admitted),
-        T(who_has_less_than_its_part_of_a_full_queue_is_admitted),
+        T(a_client_with_less_than_its_part_of_a_full_queue_is_admitted),
         T(a_client_with_one_request_waits_for_no_more_than_one_turn_of_another),
         T(clients_get_the_same_number_of_bytes_whatever_their_requests_have),
-        T(whose_data_are_slow_pays_for_the_time_that_they_took),
+        T(a_client_with_slow_data_pays_for_their_time),
         T(nobody_pays_for_more_than_the_slowest_data_of_its_size),
         T(the_one_that_has_waited_for_longest_is_known),
-        T(what_waits_of_a_client_says_how_long_one_more_would_wait),
+        T(the_waiting_requests_of_a_client_determine_the_wait_of_the_next_one),
         T(the_sweep_ends_what_is_late_and_says_what_is_due_next),
         T(a_sweep_of_the_last_request_leaves_a_working_queue),
         T(a_taker_drops_the_late_and_the_cancelled),
         T(without_a_device_everything_ends_and_nothing_enters),
-        T(what_is_returned_or_goes_on_has_its_old_place_even_beyond_the_bound),
+        T(returned_requests_and_slices_keep_their_position_beyond_the_bound),
         T(a_closed_queue_refuses_but_is_emptied),
-        T(what_is_returned_to_a_closed_queue_is_told_of_the_shutdown),
+        T(requests_returned_to_a_closed_queue_end_with_draining),
         T(waiting_requests_are_counted_by_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -339,7 +339,7 @@ static void a_push_wakes_a_waiting_taker(void **state)
     assert_int_equal(taker.requests, 20);
 }
 
-static void who_runs_alone_or_comes_last_waits_for_no_peers(void **state)
+static void a_request_alone_or_the_last_one_waits_for_no_peers(void **state)
 {
     const struct queue_batching slow = {
         .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
@@ -390,7 +390,7 @@ static long await_sleep(const struct taker *taker)
 }
 
 /* A device has failed, and others sleep. */
-static void what_is_returned_wakes_a_taker(void **state)
+static void a_returned_request_wakes_a_taker(void **state)
 {
     struct taker takers[] = {{.queue = *state, .classes = SHORTEST},
                              {.queue = *state, .classes = LONGER}};
@@ -417,7 +417,7 @@ static void what_is_returned_wakes_a_taker(void **state)
 }
 
 /* The taker sleeps when they are pushed, and is not woken by the first. */
-static void what_is_pushed_together_is_taken_together(void **state)
+static void requests_pushed_together_are_taken_together(void **state)
 {
     enum {
         TOGETHER = 4
@@ -486,7 +486,7 @@ static struct request *push_repeated(struct queue *queue, int64_t lines)
     return request;
 }
 
-static void what_takes_long_is_in_a_longer_class_however_few_its_bytes(void **state)
+static void a_slow_request_is_in_a_longer_class_however_few_its_bytes(void **state)
 {
     const atomic_uint shortest = SHORTEST;
     struct dispatch_device device = {.number = 0};
@@ -630,11 +630,11 @@ int main(void)
         T(a_delay_ends_in_time_for_the_deadline_of_company),
         T(a_delay_ends_in_time_for_the_deadlines_of_those_behind_it),
         T(a_push_wakes_a_waiting_taker),
-        T(who_runs_alone_or_comes_last_waits_for_no_peers),
-        T(what_is_returned_wakes_a_taker),
-        T(what_is_pushed_together_is_taken_together),
+        T(a_request_alone_or_the_last_one_waits_for_no_peers),
+        T(a_returned_request_wakes_a_taker),
+        T(requests_pushed_together_are_taken_together),
         T(takers_of_one_class_leave_the_others_alone),
-        T(what_takes_long_is_in_a_longer_class_however_few_its_bytes),
+        T(a_slow_request_is_in_a_longer_class_however_few_its_bytes),
         T(a_taker_that_sleeps_for_some_classes_is_told_to_take_all),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),
         T(nothing_is_lost_or_taken_twice_among_threads),

@@ -221,7 +221,7 @@ static struct ask npy(char text[128])
 }
 
 /* 2 MiB each, of which those that lie apart take many times as long. */
-static void who_waits_beside_strided_tensors_is_told_what_those_cost(void **state)
+static void the_wait_beside_strided_tensors_includes_their_cost(void **state)
 {
     struct fixture *f = *state;
     const uint64_t packed_ns = beside_ns(f, &packed);
@@ -337,7 +337,7 @@ static void a_header_that_is_read_gives_back_what_was_promised_for_a_text(void *
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(who_waits_beside_strided_tensors_is_told_what_those_cost),
+        T(the_wait_beside_strided_tensors_includes_their_cost),
         T(a_tensor_costs_the_same_behind_a_header_of_its_own),
         T(a_text_costs_some_times_its_bytes),
         T(a_body_that_is_all_header_is_foretold_as_the_text_that_it_is),

@@ -115,7 +115,7 @@ static uint64_t cut_all(const struct scan_plan *plan, uint64_t most)
         __VA_ARGS__   \
     }
 
-static void what_fits_is_one_box(void **state)
+static void a_scan_that_fits_is_one_box(void **state)
 {
     (void)state;
     struct scan_plan plan = make(SIZES(3, 50, 7), 1, NULL, NULL);
@@ -229,7 +229,7 @@ static void many_short_dimensions_are_cut_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_fits_is_one_box),
+        cmocka_unit_test(a_scan_that_fits_is_one_box),
         cmocka_unit_test(rows_are_cut_between_lines_first),
         cmocka_unit_test(long_lines_are_cut_at_blocks),
         cmocka_unit_test(columns_are_cut_between_lines_and_stay_columns),

@@ -208,7 +208,7 @@ static void dimensions_of_size_one_vanish(void **state)
     assert_int_equal(plan.axis.out_stride, 72);
 }
 
-static void walks_what_the_description_says(void **state)
+static void a_plan_visits_the_cells_of_the_description(void **state)
 {
     (void)state;
     struct scan_desc desc = packed(SHAPE(3, 4, 5, 2), 0);
@@ -567,7 +567,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folds_packed_tensors_to_rows_and_columns),
         cmocka_unit_test(dimensions_of_size_one_vanish),
-        cmocka_unit_test(walks_what_the_description_says),
+        cmocka_unit_test(a_plan_visits_the_cells_of_the_description),
         cmocka_unit_test(strides_that_interleave_without_overlap_are_fine),
         cmocka_unit_test(same_layout_in_any_order_is_in_place),
         cmocka_unit_test(rank_out_of_range_is_refused),

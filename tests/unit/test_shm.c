@@ -624,7 +624,7 @@ static void await_open_fds(size_t count)
     }
 }
 
-static void who_unregisters_does_not_wait_for_a_large_object_to_go(void **state)
+static void unregistering_does_not_wait_until_a_large_object_is_freed(void **state)
 {
     (void)state;
     struct shm_registry *registry = registry_with(4);
@@ -677,7 +677,7 @@ int main(void)
         TEST(windows_over_the_same_bytes_are_recognised_under_any_name),
         TEST(an_object_that_shrinks_in_use_is_noticed_and_copied_afterwards),
         TEST(a_request_gives_all_its_regions_back),
-        TEST(who_unregisters_does_not_wait_for_a_large_object_to_go),
+        TEST(unregistering_does_not_wait_until_a_large_object_is_freed),
         TEST(nor_for_many_small_ones),
 #undef TEST
     };

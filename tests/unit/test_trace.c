@@ -72,7 +72,7 @@ static void closing_waits_for_no_resolver_and_what_it_says_later_reaches_nobody(
     }
 }
 
-static void what_there_is_no_room_for_is_counted(void **state)
+static void spans_without_room_are_counted(void **state)
 {
     (void)state;
     struct error err = ERROR_INIT;
@@ -384,7 +384,7 @@ int main(void)
         cmocka_unit_test(a_long_path_is_cut_and_what_stands_beside_it_is_whole),
         cmocka_unit_test(each_request_of_a_batch_is_counted_sent_or_dropped),
         cmocka_unit_test(closing_waits_for_no_resolver_and_what_it_says_later_reaches_nobody),
-        cmocka_unit_test(what_there_is_no_room_for_is_counted),
+        cmocka_unit_test(spans_without_room_are_counted),
         cmocka_unit_test(an_https_endpoint_is_refused_with_what_to_do_instead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

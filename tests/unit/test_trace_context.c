@@ -40,7 +40,7 @@ static void flags_that_mean_nothing_yet_are_not_passed_on(void **state)
     }
 }
 
-static void what_later_versions_and_senders_of_blanks_write_is_read(void **state)
+static void traceparents_of_later_versions_and_with_blanks_are_read(void **state)
 {
     static const char *const texts[] = {"01-" TRACE "-" SPAN "-01",
                                         "cc-" TRACE "-" SPAN "-01-what-the-future-brings",
@@ -53,7 +53,7 @@ static void what_later_versions_and_senders_of_blanks_write_is_read(void **state
     }
 }
 
-static void what_is_no_traceparent_is_not_read(void **state)
+static void an_invalid_traceparent_is_not_read(void **state)
 {
     static const char *const texts[] = {
         "",
@@ -199,8 +199,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_traceparent_is_taken_over_with_a_span_of_our_own),
         cmocka_unit_test(flags_that_mean_nothing_yet_are_not_passed_on),
-        cmocka_unit_test(what_later_versions_and_senders_of_blanks_write_is_read),
-        cmocka_unit_test(what_is_no_traceparent_is_not_read),
+        cmocka_unit_test(traceparents_of_later_versions_and_with_blanks_are_read),
+        cmocka_unit_test(an_invalid_traceparent_is_not_read),
         cmocka_unit_test(a_trace_that_begins_has_ids_of_its_own_that_are_never_zero),
         cmocka_unit_test(the_fields_of_a_tracestate_are_joined_in_their_order),
         cmocka_unit_test(a_tracestate_with_one_thing_wrong_is_not_passed_on),

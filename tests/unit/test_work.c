@@ -303,7 +303,7 @@ static void expect_posted(const struct request *request, enum status status)
     assert_int_equal(request->error.status, status);
 }
 
-static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
+static void late_and_cancelled_work_ends_at_a_sweep(void **state)
 {
     (void)state;
     struct request blocker;
@@ -339,7 +339,7 @@ static void what_waits_too_long_or_for_nobody_ends_at_a_sweep(void **state)
     assert_int_equal(atomic_load(&jobs_run), 3);
 }
 
-static void what_is_late_when_its_turn_comes_is_not_begun(void **state)
+static void work_that_is_late_at_its_turn_is_not_begun(void **state)
 {
     (void)state;
     struct request blocker;
@@ -648,8 +648,8 @@ int main(void)
         CASE(a_small_text_goes_between_two_pieces_of_a_larger_one),
         CASE(a_large_text_goes_on_for_as_long_as_it_was_interrupted),
         CASE(a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs),
-        CASE(what_waits_too_long_or_for_nobody_ends_at_a_sweep),
-        CASE(what_is_late_when_its_turn_comes_is_not_begun),
+        CASE(late_and_cancelled_work_ends_at_a_sweep),
+        CASE(work_that_is_late_at_its_turn_is_not_begun),
         CASE(a_step_says_when_the_deadline_has_passed_or_the_client_is_gone),
         CASE(the_wait_grows_with_what_is_ahead),
         CASE(pieces_run_once_each_on_several_threads),

@@ -167,7 +167,7 @@ def _parsed(dtype: Any) -> np.dtype[Any]:
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the type in the byte order of this machine. NumPy's newer types of texts have none."""
+    """Return the type in the byte order of this machine, or unchanged if it has no byte order."""
     try:
         native: np.dtype[Any] = dtype.newbyteorder("=")
         return native

@@ -1,7 +1,7 @@
 """pandas DataFrames and Series.
 
-    prepare_call()      arguments of cumsum() -> Sums; a frame has sums with its labels
-    as_block()          a frame of one element type, as the array of a part or of totals
+    prepare_call()      check the arguments of cumsum(); the sums of a frame have its labels
+    as_block()          convert a frame of one element type to the array of a part or of totals
 
 The columns of each element type are one array, so a frame of one type is one request, and a frame
 of several types is one request for each type. The rules of pandas apply to frames: axis None is 0,
@@ -42,7 +42,7 @@ _NAMES_SHOWN = 3  # columns named in an error
 def is_frame(x: Any) -> bool:
     """Return whether `x` is a DataFrame or a Series."""
     pandas = sys.modules.get("pandas")
-    # A module that another thread is importing may not have the classes yet.
+    # While another thread imports pandas, the module may exist without its classes.
     classes = getattr(pandas, "DataFrame", ()), getattr(pandas, "Series", ())
     return isinstance(x, classes)
 

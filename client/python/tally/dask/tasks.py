@@ -40,7 +40,7 @@ class Sum:
     offsets: Array | None  # with offsets or groups the axis is one chunk
     groups: Array | None
     urls: tuple[str, ...] | None
-    options: Options = field(repr=False)  # may have a token
+    options: Options = field(repr=False)  # not printed, because they may contain a token
 
     def read(self, block: Array) -> Array:
         """Return a block with the elements to sum."""
