@@ -632,6 +632,11 @@ bool call_finish_attempt(struct call *call, CURLcode code)
     } else {
         transport_error(call, code);
     }
+    if (code == CURLE_COULDNT_CONNECT || (head->http_status == 404 && err->code[0] == '\0')) {
+        char hint[SERVER_TEXT];
+        server_url_port_hint(call->client, hint, sizeof hint);
+        text_append(err->message, sizeof err->message, "%s", hint);
+    }
     err->http_status = head->http_status;
     memcpy(err->request_id, head->request_id, sizeof err->request_id);
     detach_connection(call);

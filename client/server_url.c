@@ -101,7 +101,7 @@ enum tally_status server_url_parse(struct tally *client, const char *url,
         const char *at = strrchr(url, '@'); /* the text before may be a password */
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
-            "cannot use \"%s%.*s\" as the server's URL: %s. Write for example "
+            "cannot use '%s%.*s' as the server's URL: %s. Write for example "
             "http://127.0.0.1:8000 or unix:/run/tally.sock",
             at != NULL ? "***" : "", SHOWN_TEXT, at != NULL ? at : url, trouble);
     }
@@ -124,4 +124,27 @@ void server_url_print(const struct tally *client, char *text, size_t size)
     const char *host = url + scheme;
     const char *at = memrchr(host, '@', strcspn(host, "/"));
     (void)snprintf(text, size, "%.*s%s", (int)scheme, url, at == NULL ? host : at + 1);
+}
+
+void server_url_port_hint(const struct tally *client, char *text, size_t size)
+{
+    CURLU *url = client->socket_path == NULL ? curl_url() : NULL;
+    char *port = NULL;
+    char *usual = NULL;
+    text[0] = '\0';
+    if (url != NULL &&
+        curl_url_set(url, CURLUPART_URL, client->base_url, CURLU_NON_SUPPORT_SCHEME) ==
+            CURLUE_OK &&
+        curl_url_get(url, CURLUPART_PORT, &port, 0) == CURLUE_NO_PORT &&
+        curl_url_set(url, CURLUPART_USER, NULL, 0) == CURLUE_OK &&
+        curl_url_set(url, CURLUPART_PASSWORD, NULL, 0) == CURLUE_OK &&
+        curl_url_set(url, CURLUPART_PORT, "8000", 0) == CURLUE_OK &&
+        curl_url_get(url, CURLUPART_URL, &usual, 0) == CURLUE_OK) {
+        (void)snprintf(text, size,
+                       ". The URL names no port; the default port of tallyd is 8000: %s",
+                       usual);
+    }
+    curl_free(port);
+    curl_free(usual);
+    curl_url_cleanup(url);
 }

@@ -12,4 +12,7 @@ enum tally_status server_url_parse(struct tally *client, const char *url,
 /* Print the URL without a user's name and password, for messages. */
 void server_url_print(const struct tally *client, char *text, size_t size);
 
+/* Print a sentence with tallyd's default port if the URL names no port; else "". */
+void server_url_port_hint(const struct tally *client, char *text, size_t size);
+
 #endif

@@ -42,15 +42,20 @@ static int choose_output(const struct settings *settings, enum format input,
     if (*output != FORMAT_NONE) {
         return EXIT_DONE;
     }
-    const char *dot = settings->output == NULL ? NULL : strrchr(settings->output, '.');
-    if (dot != NULL && strcmp(dot, ".npz") == 0) {
-        return complain(EXIT_USAGE,
-                        "%s: a result is one array, not an NPZ archive: name it .npy, or give "
-                        "its --output-format",
-                        settings->output);
+    *output = format_of_file(settings->output);
+    if (*output != FORMAT_NONE) {
+        return EXIT_DONE;
     }
-    const enum format named = format_of_file(settings->output);
-    *output = named != FORMAT_NONE ? named : input;
+    const char *slash = settings->output == NULL ? NULL : strrchr(settings->output, '/');
+    const char *name = slash == NULL ? settings->output : slash + 1;
+    const char *ending = name == NULL ? NULL : strrchr(name, '.');
+    if (ending != NULL && ending != name && isalpha((unsigned char)ending[1]) != 0) {
+        return complain(EXIT_USAGE,
+                        "%s: a result has no format %s; the formats are .npy, .bin and .raw "
+                        "(raw), .json, .txt and .csv, or give one by --output-format",
+                        settings->output, ending);
+    }
+    *output = input;
     return EXIT_DONE;
 }
 

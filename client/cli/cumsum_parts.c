@@ -605,7 +605,9 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
     if (status == EXIT_DONE && (to_check || cutting_bytes(&job->sums_cutting) > 0)) {
         status = run_job(job);
     }
-    if (status == EXIT_DONE) {
+    if (status == EXIT_USAGE) {
+        part_sink_cut(&job->sink);
+    } else if (status == EXIT_DONE) {
         const bool along = job->source.cutting.length == OPEN_SIZE;
         const struct box *end = &job->source.next;
         status = part_sink_finish(&job->sink,

@@ -37,9 +37,9 @@ static int find_command(const char *name, enum command_id *command)
         suggestion_consider(&suggestion, command_rows[i].name);
     }
     return access(name, F_OK) == 0
-               ? complain(EXIT_USAGE, "\"%s\" is a file; did you mean tally cumsum %s?", name,
+               ? complain(EXIT_USAGE, "'%s' is a file; did you mean tally cumsum %s?", name,
                           name)
-               : complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them",
+               : complain(EXIT_USAGE, "there is no command '%s'%s `tally --help` lists them",
                           name, suggestion.text[0] != '\0' ? suggestion.text : ";");
 }
 
@@ -270,16 +270,16 @@ static int store_operand(const char *word, const char *before, struct settings *
     const struct option_row *row =
         strncmp(before, "--", 2) == 0 ? option_named(before + 2, strlen(before + 2)) : NULL;
     if (row != NULL && row->kind == OPTION_FLAG) {
-        return complain(EXIT_USAGE, "unexpected argument \"%s\": %s takes no value", word,
+        return complain(EXIT_USAGE, "unexpected argument '%s': %s takes no value", word,
                         before);
     }
     return command == COMMAND_CUMSUM
                ? complain(EXIT_USAGE,
-                          "unexpected argument \"%s\": %s is the input already; -o FILE names "
+                          "unexpected argument '%s': %s is the input already; -o FILE names "
                           "the result",
                           word, settings->argument)
                : complain(EXIT_USAGE,
-                          "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
+                          "unexpected argument '%s'; `tally %s --help` shows the usage", word,
                           command_rows[command].name);
 }
 

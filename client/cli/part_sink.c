@@ -110,6 +110,14 @@ int part_sink_finish(struct part_sink *sink, uint64_t outermost)
     return destination_finish(&sink->destination);
 }
 
+void part_sink_cut(struct part_sink *sink)
+{
+    const bool stream = sink->destination.temporary == NULL;
+    if (stream && sink->format == FORMAT_JSON && sink->writer.open && sink->writer.printed > 0) {
+        (void)text_writer_finish(&sink->writer);
+    }
+}
+
 void part_sink_close(struct part_sink *sink)
 {
     destination_close(&sink->destination);

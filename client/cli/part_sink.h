@@ -37,6 +37,10 @@ int part_sink_begin(struct part_sink *sink);
 int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dtype dtype,
                     const char *sums, const char *lines);
 
+/* End the JSON of a stream whose input cannot be read to its end: the sums so far become a complete
+ * array. Does nothing for other results. */
+void part_sink_cut(struct part_sink *sink);
+
 /* Finish the result after all parts. `outermost`: the outermost size, if it was open. */
 int part_sink_finish(struct part_sink *sink, uint64_t outermost);
 void part_sink_close(struct part_sink *sink);

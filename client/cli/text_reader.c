@@ -106,11 +106,12 @@ static int refuse_field(const struct text_reader *reader, const struct field *fi
 {
     char quote[QUOTE_BYTES + 1] = "";
     char advice[ADVICE_TEXT] = "";
-    for (size_t i = 0; i < field->count && i < QUOTE_BYTES; i++) {
-        quote[i] = isprint((unsigned char)field->at[i]) != 0 ? field->at[i] : '?';
+    const struct field content = field_content(field);
+    for (size_t i = 0; i < content.count && i < QUOTE_BYTES; i++) {
+        quote[i] = isprint((unsigned char)content.at[i]) != 0 ? content.at[i] : '?';
     }
     if (kind == FIELD_MISSING) {
-        const bool none = field->count == 0;
+        const bool none = content.count == 0;
         return refuse_line(
             reader, "has %s%s%s: %s", none ? "an empty field" : "the missing value '",
             none ? "" : quote, none ? "" : "'",
