@@ -113,7 +113,8 @@ int part_sink_finish(struct part_sink *sink, uint64_t outermost)
 void part_sink_cut(struct part_sink *sink)
 {
     const bool stream = sink->destination.temporary == NULL;
-    if (stream && sink->format == FORMAT_JSON && sink->writer.open && sink->writer.printed > 0) {
+    if (stream && sink->format == FORMAT_JSON && sink->writer.open &&
+        sink->writer.printed > 0) {
         (void)text_writer_finish(&sink->writer);
     }
 }
