@@ -1,4 +1,5 @@
-/* The tables of options and commands: a new option is a row here, and a use of its value. */
+/* The tables of options and commands. A new option needs a row here and a field of struct
+ * settings. */
 #include "client/cli/option_table.h"
 
 #include "proto/dtype.h"
@@ -14,16 +15,18 @@ enum {
     ON_ALL = (1 << COMMAND_COUNT) - 1
 };
 
-/* The types of sums, and those of elements, in the order of enum tally_dtype. */
+/* The names of types, in the order of enum tally_dtype: TYPES for sums, INPUT_TYPES for
+ * elements. [1] skips the first blank. */
 #define TYPE_NAME(symbol, bytes, kind, exponent, name, ...) " " name
-/* Without the first blank. */
+
 #define TYPES       &(DTYPE_TABLE(TYPE_NAME))[1]
 #define INPUT_TYPES &(DTYPE_TABLE(TYPE_NAME) " bool")[1]
 #define FORMATS     "npy raw json text csv" /* in the order of enum format */
 #define AT(field)   offsetof(struct settings, field)
 #define ANY         0, 0
 
-/* Bounds of seconds, which are counted in milliseconds: below one the option would be off. */
+/* Bounds of a time in seconds. Less than a millisecond would be rounded to 0, which means no
+ * limit. */
 #define TIME 0.001, 1e9
 
 /* clang-format off */

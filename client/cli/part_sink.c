@@ -1,5 +1,5 @@
-/* The sink of parts. If the outermost size is open, the head of an NPY file is written twice: with
- * padding before the sums, and with the size at the end. */
+/* If the outermost size of an NPY file is open, its header is written twice: first with room
+ * for any size, and at the end with the size. */
 #include "client/cli/part_sink.h"
 
 #include "client/cli/terminal.h"
@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Write the head of an NPY file, which has sink->head_bytes bytes from the first call on. */
+/* Write the header of an NPY file. The second call pads the header to the length of the
+ * first. */
 static int write_head(struct part_sink *sink, int64_t outermost)
 {
     char text[NPY_HEADER_MAX];

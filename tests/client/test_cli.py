@@ -773,10 +773,10 @@ class Cumsum(Directory):
         for url, status, shown in (
             ("http://me:secret@127.0.0.1:1/a@b", 3, "http://127.0.0.1:1/a@b:"),
             ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
-            ("ftp://me:secret@h", 2, '"***@h"'),
-            ("http://me:se@cret@h:x", 2, '"***@h:x"'),
-            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@%2Frun%2Fx"'),
-            ("unix:me:secret@h", 2, '"***@h"'),
+            ("ftp://me:secret@h", 2, "'***@h'"),
+            ("http://me:se@cret@h:x", 2, "'***@h:x'"),
+            ("http+unix://me:secret@%2Frun%2Fx", 2, "'***@%2Frun%2Fx'"),
+            ("unix:me:secret@h", 2, "'***@h'"),
         ):
             with self.subTest(url):
                 done = tally("health", url=url, env={"no_proxy": "*"})
