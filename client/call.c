@@ -497,7 +497,8 @@ static void transport_error(struct call *call, CURLcode code)
                                    server);
             return;
         }
-        words = strerror_r((int)number, reason, sizeof reason); /* libcurl's names port 80 */
+        words = strerror_r((int)number, reason,
+                           sizeof reason); /* libcurl's message names port 80 */
     }
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:

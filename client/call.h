@@ -24,7 +24,7 @@
  * pointers are borrowed until call_destroy(). */
 struct call_spec {
     const char *method;
-    const char *path;         /* with its query */
+    const char *path;         /* path and query string */
     const char *content_type; /* NULL: not sent */
     const char *accept;       /* NULL: not sent */
     const char *head;         /* bytes of the request before `body` */

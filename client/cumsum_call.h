@@ -22,7 +22,7 @@ struct cumsum_call {
     struct call_spec spec;
     const char *dtype;      /* name of the type that the answer must have */
     char shape[SHAPE_TEXT]; /* shape that the answer must have, "3,4" */
-    char path[PATH_TEXT];   /* with the query string */
+    char path[PATH_TEXT];   /* path and query string */
     unsigned char *output;  /* borrowed from the caller */
     uint64_t output_bytes;
     uint64_t lines;      /* number of lines of the tensor */
@@ -31,7 +31,7 @@ struct cumsum_call {
     struct call *call; /* owned */
     void *offsets;     /* owned: the copy of scan->offsets that is sent; NULL: there are none */
     struct tally_done done;
-    TAILQ_ENTRY(cumsum_call) link; /* in struct async; guarded by its lock */
+    TAILQ_ENTRY(cumsum_call) link; /* entry in the list of struct async; guarded by its lock */
 };
 
 /* Check a scan and its buffers, and fill *cumsum. The scan is copied; the buffers and the

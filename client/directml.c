@@ -37,7 +37,7 @@ struct dml_call {
     const struct dtype_info *types[2];                  /* element types of input and output */
     uint64_t bytes[2];                                  /* TotalTensorSizeInBytes of both */
     unsigned char *output;                              /* borrowed */
-    struct front answer_head;                           /* JSON before the output buffer */
+    struct front answer_head;                           /* JSON head of the answer */
 };
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};

@@ -23,7 +23,7 @@
 enum {
     AT_VERSION = 8,
     AT_CRC = 12,
-    AT_TYPE = 16, /* the CRC-32 is that of the bytes from here on */
+    AT_TYPE = 16, /* first byte that the CRC-32 covers */
     AT_FLAGS = 18,
     AT_LINES = 24,
     FLAG_EXCLUSIVE = 1,

@@ -114,8 +114,8 @@ typedef struct DML_CUMULATIVE_SUMMATION_OPERATOR_DESC {
 /* DML_BUFFER_BINDING with host memory instead of a resource. */
 struct tally_dml_binding {
     void *buffer;           /* start of the allocation; read-only for an input */
-    uint64_t offset;        /* of the tensor in the buffer, a multiple of 16 */
-    uint64_t size_in_bytes; /* of the bound range, >= TotalTensorSizeInBytes */
+    uint64_t offset;        /* offset of the tensor in the buffer, a multiple of 16 */
+    uint64_t size_in_bytes; /* size of the bound range, >= TotalTensorSizeInBytes */
 };
 
 /* Execute `desc` as `feature_level` (0: 5_0) defines it, on host buffers. The binding rules are

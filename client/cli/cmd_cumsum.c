@@ -167,7 +167,7 @@ static int send_request(const struct settings *settings, struct tally *client,
 static int sum_source(const struct settings *settings, struct tally *client,
                       struct source *source, char **output_path, int64_t **offsets)
 {
-    struct settings followed = *settings; /* with the target of the output, and the offsets */
+    struct settings followed = *settings; /* with resolved `output`, and offsets */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     size_t first = 0;

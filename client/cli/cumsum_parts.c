@@ -42,7 +42,7 @@ struct slot {
     char *input;  /* elements; borrowed from the job */
     char *output; /* sums; may be `input` */
     struct box box;
-    enum tally_dtype dtype; /* of the elements */
+    enum tally_dtype dtype; /* type of the elements */
     bool submitted;         /* the first attempt was submitted; await_part() must be called */
     _Atomic bool running;   /* the submitted attempt is not done */
     sem_t done;             /* posted by on_done() */
@@ -95,7 +95,7 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
     struct slot *slot = user;
     (void)send_total, (void)receive_total;
     slot->moved = sent + received;
-    if (!slot->submitted) { /* on the main thread */
+    if (!slot->submitted) { /* this is the main thread */
         show_moved(slot->job);
     }
     return interrupted() || slot->job->failed;
@@ -588,7 +588,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         job->sink.reader = text;
         job->keeps_lines = format_is_text(output) && text->chosen != NULL;
         text->undecided =
-            text->undecided && !format_is_binary(output); /* these have one type */
+            text->undecided && !format_is_binary(output); /* binary results have one type */
         text->kept_most = terms.whole_lines ? SIZE_MAX : text->kept_most;
     }
     STEP(check_direction(job));

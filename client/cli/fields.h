@@ -31,7 +31,7 @@ struct field {
 /* A position between the fields of a line. */
 struct field_cursor {
     const char *at;
-    const char *end; /* of the line, without its line break */
+    const char *end; /* end of the line, at its line break */
     bool due;        /* `at` is behind a delimiter: a field follows, which may be empty */
 };
 

@@ -15,8 +15,10 @@ bool option_is_on(const struct option_row *row, enum command_id command);
  * complaining. */
 int options_parse(int argc, char **argv, struct settings *settings);
 
-/* Print the help of a command; and the list of commands. */
+/* Print the help of a command. */
 void options_help(enum command_id command, FILE *to);
+
+/* Print the usage of tally and the list of commands. */
 void options_overview(FILE *to);
 
 #endif

@@ -102,7 +102,7 @@ int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dt
 
 int part_sink_finish(struct part_sink *sink, uint64_t outermost)
 {
-    STEP(write_beginning(sink)); /* of a tensor without elements */
+    STEP(write_beginning(sink)); /* if no part was written */
     if (sink->format == FORMAT_NPY && sink->tensor->shape.numbers[0] < 0) {
         STEP(write_head(sink, (int64_t)outermost));
     } else if (!format_is_binary(sink->format)) {

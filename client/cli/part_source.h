@@ -67,9 +67,9 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
 /* Return the division of a flat array into one box. */
 struct cutting cutting_of_flat(uint64_t elements, size_t element_bytes);
 
-/* Return the division of the tensor of sums; and the box of the sums that belong to a box of
- * elements. The sum before the first element of a line (--include-initial) belongs to the
- * line's first box. */
+/* cutting_of_sums(): return the division of the tensor of sums. box_of_sums(): return the box
+ * of the sums of a box of elements. The sum before the first element of a line
+ * (--include-initial) is in the line's first box. */
 struct cutting cutting_of_sums(const struct cutting *cutting, size_t sum_bytes);
 struct box box_of_sums(const struct cutting *cutting, const struct box *box);
 
@@ -79,7 +79,8 @@ uint64_t cutting_room(const struct cutting *cutting, size_t sum_bytes);
 /* Return the bytes of the whole tensor; OPEN_SIZE if its outermost size is open. */
 uint64_t cutting_bytes(const struct cutting *cutting);
 
-/* Return the bytes of a box; and the offset of its first byte from the first element. */
+/* box_bytes(): return the bytes of a box. box_offset(): return the bytes of the tensor before
+ * the box. */
 uint64_t box_bytes(const struct cutting *cutting, const struct box *box);
 uint64_t box_offset(const struct cutting *cutting, const struct box *box);
 

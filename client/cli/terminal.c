@@ -31,7 +31,7 @@ static atomic_int interrupt_seen; /* set by the handler, read by every thread */
 static int64_t interrupt_ns;      /* time of the first interrupt; used by the handler only */
 static atomic_bool bar_drawn;     /* the last line of standard error has a bar */
 static atomic_bool complained;
-static bool pipe_signal_ignored; /* by the parent process; set once, at the start */
+static bool pipe_signal_ignored; /* the parent process ignored SIGPIPE; set at the start */
 static bool progress_shown;      /* standard error is a terminal and --quiet was not given */
 static int64_t progress_start_ns;
 static int64_t progress_drawn_ns; /* last redraw */

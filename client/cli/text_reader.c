@@ -22,7 +22,7 @@ enum {
     READ_BYTES = 1 << 20,   /* bytes of one read() */
     LINE_MOST = 128 << 20,  /* longest line, in bytes */
     QUOTED_MOST = 16 << 20, /* bytes after which an open quote is refused */
-    NUMBER_BYTES = 8,       /* of the largest element type */
+    NUMBER_BYTES = 8,       /* bytes of the largest element type */
     QUOTE_BYTES = 40,       /* bytes of a field that a complaint shows */
     ADVICE_TEXT = 256,
     COMPLAINT_TEXT = 512,
@@ -205,7 +205,7 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *arrived)
         reader->at = 0;
     }
     if (bytes->bytes > LINE_MOST) {
-        reader->line++; /* for the complaint */
+        reader->line++; /* number of this line, for the complaint */
         int status =
             refuse_line(reader, "has more than %" PRIu64 " bytes: is it text?", bytes->bytes);
         reader->line--;

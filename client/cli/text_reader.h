@@ -31,7 +31,7 @@ struct kept_lines {
 struct text_reader {
     struct source *bytes; /* borrowed: a stream */
     struct dialect dialect;
-    enum tally_dtype dtype; /* type of the next line */
+    enum tally_dtype dtype; /* type of the numbers of the next line */
     bool undecided;         /* the type is int64, and may change to float64 */
     bool csv;               /* blanks do not separate fields */
     bool missing;           /* --nan was given: a missing value is NaN */

@@ -19,7 +19,7 @@
 struct text_writer {
     struct destination *destination; /* borrowed */
     bool json;
-    struct dialect dialect;     /* of the result */
+    struct dialect dialect;     /* dialect of the result */
     const struct dialect *from; /* borrowed: dialect of input lines that are written again */
     const bool *chosen;         /* borrowed: whether a sum replaces a field of these lines */
     struct number_list nest;    /* JSON: sizes of the dimensions before the first size 0 */
