@@ -31,7 +31,7 @@ extern "C" {
 enum tally_status {
     TALLY_OK = 0,
     TALLY_INVALID_ARGUMENT = 1, /* the caller's mistake, found before anything was sent */
-    TALLY_OUT_OF_MEMORY = 2,    /* this process has no memory */
+    TALLY_OUT_OF_MEMORY = 2,    /* not enough memory in this process */
     TALLY_UNSUPPORTED = 3,      /* this libcurl lacks a feature (TLS, Unix sockets) */
     TALLY_CONNECT = 4,          /* no connection: unknown name, refused, TLS failed, timeout */
     TALLY_CONNECTION_LOST = 5,  /* the connection broke before the answer was complete */
@@ -306,7 +306,7 @@ struct tally_device {
 TALLY_API enum tally_status tally_devices(struct tally *client, struct tally_device *devices,
                                           int capacity, int *count, struct tally_error *err);
 
-/* The head of a 200 answer; borrowed. */
+/* The headers of a 200 answer. The texts are valid until check_answer() returns. */
 struct tally_answer {
     size_t struct_size;
     const char *content_type; /* "" if absent, like the texts below */

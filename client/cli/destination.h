@@ -23,7 +23,7 @@ struct destination {
 /* Resolve the name of an output, so that renaming replaces a file and not a symbolic link to
  * the file.
  * in   name     may be a link to a file that does not exist yet
- * out  *target  name of the file; NULL: standard output ("-", NULL, or a link to its file)
+ * out  *target  name of the file; NULL: standard output
  *      *path    memory of *target, which the caller frees; NULL if `name` is no link */
 int destination_follow(const char *name, const char **target, char **path);
 
