@@ -50,7 +50,7 @@ static void submitted_free(struct cumsum_call *cumsum)
 
 /* Copy the offsets of the caller's scan, since the scan need not live until the callback.
  * Returns false without memory. */
-static bool own_offsets(struct cumsum_call *cumsum)
+static bool copy_offsets(struct cumsum_call *cumsum)
 {
     struct call_spec *spec = &cumsum->spec;
     if (spec->head != NULL) {
@@ -278,7 +278,7 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
         return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory, or of threads");
     }
     enum tally_status status = cumsum_call_init(cumsum, scan, false, input, output, err);
-    if (status == TALLY_OK && !own_offsets(cumsum)) {
+    if (status == TALLY_OK && !copy_offsets(cumsum)) {
         status = client_error_no_memory(err);
     }
     if (status == TALLY_OK) {

@@ -36,9 +36,9 @@ enum tally_status {
     TALLY_CONNECT = 4,          /* no connection: unknown name, refused, TLS failed, timeout */
     TALLY_CONNECTION_LOST = 5,  /* the connection broke before the answer was complete */
     TALLY_TIMEOUT = 6,          /* timeout_ms passed */
-    TALLY_REJECTED = 7,         /* the server refused the request (4xx): mend it */
+    TALLY_REJECTED = 7,         /* the server refused the request (4xx): correct it */
     TALLY_BUSY = 8,             /* 429 or 503, also after the retries; or a queue is full */
-    TALLY_DEADLINE = 9,         /* 504, or before it was sent: the deadline passed */
+    TALLY_DEADLINE = 9,         /* deadline_ms passed, here or at the server (504) */
     TALLY_SERVER_ERROR = 10,    /* other 5xx, and a 503 that is permanent */
     TALLY_BAD_ANSWER = 11,      /* the answer does not fit the request; not used */
     TALLY_CANCELLED = 12,       /* a callback of the caller or tally_close() ended the call */
@@ -133,8 +133,8 @@ struct tally_scan {
     int64_t deadline_ms; /* the server drops the request if it is queued for longer; 0: none */
     tally_progress_fn progress; /* NULL: none. Called from inside the call */
     void *progress_user;
-    /* 1: the sums have the type output_dtype, which must represent every element exactly. 0: the
-     * sums have the type of the elements; TALLY_INT64 for TALLY_BOOL. */
+    /* 1: the sums have the type output_dtype, which must represent every element exactly. 0:
+     * the sums have the type of the elements; TALLY_INT64 for TALLY_BOOL. */
     int32_t has_output_dtype;
     enum tally_dtype output_dtype; /* read only if has_output_dtype is 1 */
     enum tally_nan nan;

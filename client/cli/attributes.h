@@ -1,9 +1,9 @@
 /* The attributes of a sum, converted from the command line to a struct tally_scan: --exclusive,
  * --reverse, --output-dtype, --nan, --initial, --include-initial and --offsets.
  *
- * Possible failures: attributes that do not go together, and an initial value that is not a
- * number of the type of the sums, are EXIT_USAGE, in the words of the service. Thread: the main
- * one. */
+ * Possible failures: attributes that cannot be combined, and an initial value that is not a
+ * number of the type of the sums, are EXIT_USAGE, with the message of the service. Thread: the
+ * main one. */
 #ifndef TALLY_CLI_ATTRIBUTES_H
 #define TALLY_CLI_ATTRIBUTES_H
 

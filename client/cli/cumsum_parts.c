@@ -156,7 +156,7 @@ static enum tally_status await_part(struct slot *slot)
     while (slot->running) {
         const int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
         const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* or SHOW_MS have passed */
+        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* for SHOW_MS at most */
         show_moved(slot->job);
     }
     slot->submitted = false;

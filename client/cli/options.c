@@ -147,7 +147,8 @@ static const char *type_of_spelling(const char *word)
                : word;
 }
 
-/* Return advice for a word that is no type, if a similar name would not help; else NULL. */
+/* Return advice for a word that is not the name of a type; NULL: suggest a similar name
+ * instead. */
 static const char *type_advice(const struct option_row *row, const char *word)
 {
     if (word[0] == '>') {

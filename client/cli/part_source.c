@@ -441,7 +441,7 @@ static int read_stream(struct part_source *parts, char *to, uint64_t most, uint6
     return EXIT_DONE;
 }
 
-/* Advance parts->next behind a box with this number of units. */
+/* Advance parts->next by a box of `units` units (read_stream()). */
 static void advance(struct part_source *parts, uint64_t units)
 {
     struct box *next = &parts->next;

@@ -90,7 +90,7 @@ struct part_source {
     struct cutting cutting;
     struct box next; /* .outer and .at of the next box, as if --reverse were not given */
     struct text_reader text; /* used for FORMAT_TEXT and FORMAT_CSV */
-    bool ended;    /* the box of an empty stream, which has extra sums, was returned */
+    bool ended;    /* an empty stream has returned its box, which has extra sums only */
     bool is_text;  /* the input is FORMAT_TEXT or FORMAT_CSV */
     int gather_ms; /* longest wait for a part of a stream to fill; -1: no limit */
 };
