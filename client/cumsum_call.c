@@ -22,7 +22,7 @@
 /* Convert a float of any type to double. */
 static double float_value(enum tally_dtype dtype, const void *at)
 {
-    uint16_t half = 0;
+    uint16_t bits = 0;
     float single = 0;
     double value = 0;
     switch (tally_dtype_bytes(dtype)) {
@@ -33,23 +33,19 @@ static double float_value(enum tally_dtype dtype, const void *at)
         memcpy(&single, at, sizeof single);
         return (double)single;
     default:
-        memcpy(&half, at, sizeof half);
+        memcpy(&bits, at, sizeof bits);
     }
-    uint32_t bits = half;
-    if (dtype == TALLY_FLOAT16) {
-        const uint32_t exponent = bits >> 10 & 0x1F;
-        const uint32_t fraction = bits & 0x3FF;
-        if (exponent == 0) { /* subnormal, or zero */
-            value = fraction * 0x1p-24;
-            return (bits >> 15) != 0 ? -value : value;
-        }
-        bits = (bits >> 15) << 31 | (exponent == 0x1F ? 0xFFU : exponent + 112) << 23 |
-               fraction << 13;
-    } else {
-        bits <<= 16;
+    if (dtype == TALLY_BFLOAT16) { /* the upper half of a float32 */
+        const uint32_t wide = (uint32_t)bits << 16;
+        memcpy(&single, &wide, sizeof single);
+        return (double)single;
     }
-    memcpy(&single, &bits, sizeof single);
-    return (double)single;
+    const int exponent = bits >> 10 & 0x1F;
+    const int fraction = bits & 0x3FF;
+    value = exponent == 0x1F ? (double)(fraction != 0 ? NAN : INFINITY)
+            : exponent == 0  ? ldexp(fraction, -24) /* zero, or subnormal */
+                             : ldexp(fraction + 0x400, exponent - 25);
+    return (bits >> 15) != 0 ? -value : value;
 }
 
 /* Append a number with 17 digits, which identify a double. The decimal sign is a point in every
