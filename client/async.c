@@ -1,15 +1,15 @@
-/* Submitted calls: one thread of the client performs any number of calls over a few connections,
- * with curl_multi.
+/* Submitted calls. One thread of the client performs all of them over a few connections, with
+ * curl_multi.
  *
  *   tally_submit -> [ waiting ] -> connection free -> [ active ] -> done -> callback
  *                        ^                                |
  *                        +------ until retry_at_ms -------+ 503, connection lost
  *
- * Waiting and active calls are in one list, in the order of their submission. An active call has
- * call->easy.
+ * Waiting and active calls are in one list, in the order of submission. The field call->easy of
+ * an active call is not NULL.
  *
- * Possible failures: tally_submit() refuses a call that cannot be queued, and the callback never
- * runs. A queued call always ends in its callback: with the answer, an error, lack of memory, or
+ * Possible failures: tally_submit() refuses a call that cannot be queued; its callback is never
+ * run. The callback of a queued call is run exactly once: with TALLY_OK, an error, or
  * TALLY_CANCELLED when the client is closed.
  *
  * Thread: the connections and the multi handle are owned by the client's thread, which runs the
@@ -26,20 +26,19 @@
 #include <time.h>
 
 enum {
-    LONGEST_SLEEP_MS = 1000
+    LONGEST_SLEEP_MS = 1000 /* timeout of curl_multi_poll() */
 };
 
 struct async {
     struct tally *client; /* borrowed */
     pthread_t thread;
-    CURLM *multi; /* owned; curl_multi_wakeup() is for any thread */
-    int active;   /* number of active calls; used by the client's thread only */
-    pthread_mutex_t lock;
-    pthread_cond_t all_done;
-    /* owned: calls whose callback has not returned; guarded by lock */
-    TAILQ_HEAD(call_list, cumsum_call) calls;
-    int pending;           /* number of these calls; guarded by lock */
-    _Atomic bool stopping; /* set under lock */
+    CURLM *multi;            /* owned; other threads may call curl_multi_wakeup() alone */
+    int active;              /* number of active calls; used by the client's thread only */
+    pthread_mutex_t lock;    /* guards calls, pending, and changes of stopping */
+    pthread_cond_t all_done; /* signalled when pending becomes 0 */
+    TAILQ_HEAD(call_list, cumsum_call) calls; /* owned: calls whose callback has not returned */
+    int pending;                              /* number of these calls */
+    _Atomic bool stopping;                    /* set under lock */
 };
 
 static void submitted_free(struct cumsum_call *cumsum)
@@ -49,9 +48,9 @@ static void submitted_free(struct cumsum_call *cumsum)
     free(cumsum);
 }
 
-/* Copy the offsets that the request borrows from the caller's scan. Returns false if there is no
- * memory. */
-static bool own_offsets(struct cumsum_call *cumsum)
+/* Copy the offsets of the caller's scan, since the scan need not live until the callback.
+ * Returns false without memory. */
+static bool copy_offsets(struct cumsum_call *cumsum)
 {
     struct call_spec *spec = &cumsum->spec;
     if (spec->head != NULL) {
@@ -67,6 +66,7 @@ static bool own_offsets(struct cumsum_call *cumsum)
 
 /* ---- on the client's thread ---- */
 
+/* Run the callback of a call, and free the call. */
 static void finish_call(struct async *async, struct cumsum_call *cumsum)
 {
     if (cumsum->done.call != NULL) {
@@ -82,6 +82,7 @@ static void finish_call(struct async *async, struct cumsum_call *cumsum)
     submitted_free(cumsum);
 }
 
+/* Begin an attempt of a waiting call. If that fails, the call is finished with the error. */
 static void start_call(struct async *async, struct cumsum_call *cumsum)
 {
     struct call *call = cumsum->call;
@@ -103,7 +104,8 @@ static void start_call(struct async *async, struct cumsum_call *cumsum)
     finish_call(async, cumsum);
 }
 
-/* Evaluate an attempt that libcurl has finished: the call is done, or waits for its next attempt. */
+/* Evaluate an attempt that libcurl has finished. The call is finished, or waits for the next
+ * attempt. */
 static void finish_attempt(struct async *async, CURL *easy, CURLcode code)
 {
     struct cumsum_call *cumsum = NULL;
@@ -117,8 +119,8 @@ static void finish_attempt(struct async *async, CURL *easy, CURLcode code)
     }
 }
 
-/* Return the call submitted after `cumsum`; NULL: the first of all. Only the client's thread removes
- * calls. */
+/* Return the call submitted after `cumsum`, or the first call for NULL; NULL at the end of the
+ * list. Only this thread removes calls. */
 static struct cumsum_call *next_call(struct async *async, struct cumsum_call *cumsum)
 {
     MUST(pthread_mutex_lock(&async->lock));
@@ -128,9 +130,9 @@ static struct cumsum_call *next_call(struct async *async, struct cumsum_call *cu
     return next;
 }
 
-/* Return the first waiting call whose attempt is due, and finish waiting calls that their progress
- * callback cancels. Returns NULL if no call is due, after limiting *sleep_ms to the time until the
- * next look at the waiting calls. */
+/* Return the first waiting call whose next attempt is due; NULL: none. Finishes waiting calls
+ * whose progress callback cancels them. Reduces *sleep_ms to the time until an attempt becomes
+ * due or a progress callback must be asked again. */
 static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
 {
     const int64_t now = monotonic_ms();
@@ -146,7 +148,7 @@ static struct cumsum_call *next_waiting(struct async *async, int *sleep_ms)
             return cumsum;
         }
         *sleep_ms = look_ms < *sleep_ms ? (int)look_ms : *sleep_ms;
-        if (!call_goes_on(cumsum->call)) {
+        if (!call_ask_progress(cumsum->call)) {
             finish_call(async, cumsum);
         }
     }
@@ -169,15 +171,17 @@ static void *async_main(void *user)
                 finish_attempt(async, message->easy_handle, message->data.result);
             }
         }
-        sleep_ms = LONGEST_SLEEP_MS; /* libcurl wakes earlier for transfers in progress */
+        sleep_ms =
+            LONGEST_SLEEP_MS; /* curl_multi_poll() returns earlier for active transfers */
         while (async->active < async->client->options.async_connections &&
                (cumsum = next_waiting(async, &sleep_ms)) != NULL) {
             start_call(async, cumsum);
         }
     }
-    while ((cumsum = TAILQ_FIRST(&async->calls)) != NULL) { /* `stopping` refuses new calls */
+    while ((cumsum = TAILQ_FIRST(&async->calls)) !=
+           NULL) { /* no call is added after `stopping` */
         CURL *easy = cumsum->call->easy;
-        if (easy != NULL) { /* in the middle of a transfer: the connection is not used again */
+        if (easy != NULL) { /* close the connection, whose transfer is incomplete */
             (void)curl_multi_remove_handle(async->multi, easy);
             curl_easy_cleanup(easy);
         }
@@ -274,7 +278,7 @@ enum tally_status tally_submit(struct tally *client, const struct tally_scan *sc
         return client_error_set(err, TALLY_OUT_OF_MEMORY, "out of memory, or of threads");
     }
     enum tally_status status = cumsum_call_init(cumsum, scan, false, input, output, err);
-    if (status == TALLY_OK && !own_offsets(cumsum)) {
+    if (status == TALLY_OK && !copy_offsets(cumsum)) {
         status = client_error_no_memory(err);
     }
     if (status == TALLY_OK) {

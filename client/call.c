@@ -1,7 +1,7 @@
 /* A call: libcurl's callbacks, the options of a connection, the outcome of an attempt, retries.
  *
- * A cumulative sum has no side effects, so a request can be sent twice. The exception is an input
- * that the answer has begun to overwrite, which must not be sent again: spec.once. */
+ * A cumulative sum has no side effects, so a request may be sent again. The exception is an
+ * input that the answer has partly overwritten: spec.once. */
 #include "client/call.h"
 
 #include "client/server_url.h"
@@ -19,12 +19,13 @@
 #include <unistd.h>
 
 enum {
-    RETRY_AFTER_LONGEST = 1000000000, /* seconds; a longer wait never ends in time */
+    RETRY_AFTER_LONGEST = 1000000000, /* seconds; longer values of Retry-After are cut */
     REASON_TEXT = 128,
     SERVER_TEXT = 256,  /* a longer URL is cut in messages */
-    TIMER_SLACK_MS = 5, /* difference between libcurl's clock and ours */
-    RETRY_WHOLE = 1000, /* cost of a retry in the budget, which earns as much in a second */
-    RETRY_PER_CALL = RETRY_WHOLE / 10
+    TIMER_SLACK_MS = 5, /* largest difference between libcurl's clock and monotonic_ms() */
+    RETRY_WHOLE =
+        1000, /* cost of a retry, in units of the budget; 1000 are earned per second */
+    RETRY_PER_CALL = RETRY_WHOLE / 10 /* earned by each call */
 };
 
 int64_t monotonic_ms(void)
@@ -42,9 +43,10 @@ static uint64_t send_bytes(const struct call *call)
 
 /* ---- the budget of retries ---- */
 
-/* Add `earned` to the budget of retries, and spend `spent` if the budget has that much. The calls
- * of a client retry once for ten calls and once per second, with ten retries in reserve: so retries
- * do not multiply the load of an overloaded server. Returns whether the budget was enough. */
+/* Add `earned` and the time since the last call to the budget of retries. Then subtract `spent`
+ * if the budget is large enough, and return whether it was. A client may retry once per ten
+ * calls and once per second, and save up ten retries: so retries do not multiply the load of an
+ * overloaded server. */
 static bool retry_budget_spend(struct tally *client, int64_t earned, int64_t spent)
 {
     int64_t now_ms = monotonic_ms();
@@ -60,10 +62,11 @@ static bool retry_budget_spend(struct tally *client, int64_t earned, int64_t spe
 
 /* ---- creation ---- */
 
-static bool add_header(struct call *call, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Append a request header. Returns false without memory. */
+PRINTF_LIKE(2, 3)
 static bool add_header(struct call *call, const char *format, ...)
 {
-    char line[512]; /* texts of the caller have 400 bytes at most */
+    char line[512]; /* tally_exchange() limits texts to 400 bytes */
     va_list args;
     va_start(args, format);
     (void)vsnprintf(line, sizeof line, format, args);
@@ -73,7 +76,7 @@ static bool add_header(struct call *call, const char *format, ...)
     return longer != NULL;
 }
 
-/* Build the headers of an attempt. The server is told the rest of the deadline. Returns false
+/* Build the request headers of an attempt, with the time until the deadline. Returns false
  * without memory. */
 static bool add_headers(struct call *call, int64_t now_ms)
 {
@@ -89,7 +92,7 @@ static bool add_headers(struct call *call, int64_t now_ms)
             add_header(call, "X-Request-Timeout-Ms: %" PRId64, call->deadline_at_ms - now_ms));
 }
 
-/* Return the moment time_ms after now_ms; NEVER_MS if time_ms is 0 or too large. */
+/* Return now_ms + time_ms; NEVER_MS if time_ms is 0 or the sum overflows. */
 static int64_t moment_after(int64_t now_ms, int64_t time_ms)
 {
     int64_t moment_ms = 0;
@@ -166,7 +169,7 @@ static int on_progress(void *user, curl_off_t receive_total, curl_off_t received
 {
     struct call *call = user;
     const struct call_spec *spec = &call->spec;
-    (void)send_total; /* 0 until the transfer starts; send_bytes() is right from the start */
+    (void)send_total; /* libcurl passes 0 until the transfer starts; send_bytes() is constant */
     if (spec->progress(spec->user, sent, (int64_t)send_bytes(call), received,
                        receive_total > 0 ? receive_total : -1) == 0) {
         return 0;
@@ -184,14 +187,14 @@ static void headers_too_long(struct call *call)
         ANSWER_HEADER_BYTES);
 }
 
-/* Count header bytes, and read the headers at the empty line that ends a final head. Headers of an
- * incomplete head, or of an interim one (100 Continue), are not used. */
+/* Receive a header line. The empty line ends the headers: those of the final answer are then
+ * read; those of an interim answer (100 Continue) are ignored. */
 static size_t on_header(char *line, size_t size, size_t count, void *user)
 {
     struct call *call = user;
     size_t bytes = size * count;
     if (call->answer.complete && bytes > 5 && memcmp(line, "HTTP/", 5) == 0) {
-        /* libcurl repeats a request that was answered 417 because of its Expect header. */
+        /* A second status line: libcurl has repeated the request after 417, without Expect. */
         call_answer_reset(&call->answer);
     }
     call->answer.header_bytes += bytes;
@@ -211,7 +214,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *user)
     return bytes;
 }
 
-/* Check the complete head of a 200 answer: refuse one that cannot belong to this request. */
+/* Check the headers of a 200 answer, and refuse an answer that cannot belong to this
+ * request. */
 static enum tally_status begin_answer(struct call *call)
 {
     const struct call_answer *head = &call->answer;
@@ -287,7 +291,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user)
     return call->error.status == TALLY_OK ? total : 0;
 }
 
-/* Check the end of a 200 answer. */
+/* Check that a 200 answer is complete. */
 static void end_answer(struct call *call)
 {
     if (!call->answer.complete) {
@@ -317,7 +321,8 @@ static void set_body(struct call *call, CURL *easy)
     if (head || strcmp(spec->method, "GET") == 0) {
         (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, NULL);
         (void)curl_easy_setopt(easy, CURLOPT_HTTPGET, 1L);
-        (void)curl_easy_setopt(easy, CURLOPT_NOBODY, head ? 1L : 0L); /* HEAD has no body */
+        (void)curl_easy_setopt(easy, CURLOPT_NOBODY,
+                               head ? 1L : 0L); /* the answer has no body */
         return;
     }
     (void)curl_easy_setopt(easy, CURLOPT_POST, 1L);
@@ -448,7 +453,7 @@ static const char *connect_advice(const struct call *call, CURLcode code, const 
     }
 }
 
-/* Whether this process may open no more files or sockets. */
+/* Whether this process cannot open another file or socket. */
 static bool descriptors_are_used_up(void)
 {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -464,7 +469,7 @@ static void transport_error(struct call *call, CURLcode code)
     const struct tally *client = call->client;
     struct tally_error *err = &call->error;
     const char *words = call->curl_message;
-    if (words[0] == '\0' || strchr(words, '@') != NULL) { /* a proxy's URL, with a password */
+    if (words[0] == '\0' || strchr(words, '@') != NULL) { /* '@': may show a proxy's password */
         words = curl_easy_strerror(code);
     }
     char reason[REASON_TEXT];
@@ -478,21 +483,22 @@ static void transport_error(struct call *call, CURLcode code)
     server_url_print(client, server, sizeof server);
     (void)curl_easy_getinfo(call->easy, CURLINFO_HTTP_CONNECTCODE, &tunnel);
     bool used_up = code == CURLE_COULDNT_CONNECT && descriptors_are_used_up();
-    if (used_up) { /* libcurl does not say so */
+    if (used_up) { /* libcurl's message does not name this cause */
         words = "this process has no file descriptor left: close some, or raise ulimit -n";
     }
-    if (used_up || tunnel >= 300) { /* no connection was lost: a proxy does not make one */
+    if (used_up || tunnel >= 300) { /* tunnel: the proxy refused CONNECT */
         (void)client_error_set(err, TALLY_CONNECT, "cannot reach %s: %s", server, words);
         return;
     }
     if (client->socket_path != NULL && code == CURLE_COULDNT_CONNECT) {
         (void)curl_easy_getinfo(call->easy, CURLINFO_OS_ERRNO, &number);
-        if (number == 0) { /* EAGAIN, which libcurl takes for a connection that is being made */
+        if (number == 0) { /* connect() returned EAGAIN, which libcurl reads as "in progress" */
             (void)client_error_set(err, TALLY_BUSY, "the queue of connections at %s is full",
                                    server);
             return;
         }
-        words = strerror_r((int)number, reason, sizeof reason); /* libcurl speaks of port 80 */
+        words = strerror_r((int)number, reason,
+                           sizeof reason); /* libcurl's message names port 80 */
     }
     switch ((int)code) {
     case CURLE_OPERATION_TIMEDOUT:
@@ -522,11 +528,11 @@ static void transport_error(struct call *call, CURLcode code)
             call->received > 0 ? "in the middle of the answer" : "before the answer", words,
             strncmp(server, "http:", 5) == 0 ? connect_advice(call, code, words) : "");
         return;
-    case TOO_LARGE: /* a header line is longer than libcurl takes (100 KiB) */
+    case TOO_LARGE: /* a header line is longer than libcurl's limit (100 KiB) */
         headers_too_long(call);
         return;
     case CURLE_OUT_OF_MEMORY:
-        /* Older libcurl says so of such a line, too. */
+        /* Older versions of libcurl return this code for such a line. */
         (void)curl_easy_getinfo(call->easy, CURLINFO_STARTTRANSFER_TIME_T, &answered_us);
         if (answered_us > 0 && !call->answer.complete) {
             headers_too_long(call);
@@ -562,7 +568,7 @@ static int64_t backoff_ms(const struct call *call)
     return (int64_t)(random % ((uint64_t)limit + 1));
 }
 
-/* Whether another attempt may succeed. */
+/* Whether the error, the options and the state of the call allow another attempt. */
 static bool worth_a_retry(const struct call *call)
 {
     const struct tally_options *options = &call->client->options;
@@ -575,12 +581,14 @@ static bool worth_a_retry(const struct call *call)
            (status == TALLY_CONNECT && options->retry_connect != 0);
 }
 
-/* Decide whether to try again after call->error, and set retry_at_ms; else complete the message. */
+/* Decide whether to make another attempt after call->error. Returns true and sets retry_at_ms,
+ * or returns false and completes the message. `reused`: the attempt used an idle connection. */
 static bool decide_retry(struct call *call, bool reused, int64_t retry_after_ms)
 {
     const struct tally_options *options = &call->client->options;
     struct tally_error *err = &call->error;
-    /* The server may close a kept connection at any time: that is not a failed attempt. */
+    /* The server may close an idle connection at any time. This is not counted as an
+     * attempt. */
     if (err->status == TALLY_CONNECTION_LOST && reused && call->answer.header_bytes == 0) {
         call->fresh = true;
         call->attempts--;
@@ -624,7 +632,7 @@ bool call_finish_attempt(struct call *call, CURLcode code)
                   connects == 0;
     err->attempts = ++call->attempts;
     if (err->status != TALLY_OK) {
-        (void)0; /* a callback has recorded the error */
+        (void)0; /* a callback has set the error */
     } else if (head->complete && head->http_status != 200) {
         call_answer_to_error(head, err);
     } else if (code == CURLE_OK) {
@@ -632,13 +640,18 @@ bool call_finish_attempt(struct call *call, CURLcode code)
     } else {
         transport_error(call, code);
     }
+    if (code == CURLE_COULDNT_CONNECT || (head->http_status == 404 && err->code[0] == '\0')) {
+        char hint[SERVER_TEXT];
+        server_url_port_hint(call->client, hint, sizeof hint);
+        text_append(err->message, sizeof err->message, "%s", hint);
+    }
     err->http_status = head->http_status;
     memcpy(err->request_id, head->request_id, sizeof err->request_id);
     detach_connection(call);
     if (err->status == TALLY_OK) {
         return false;
     }
-    if (retry_after_s < 0) { /* a date that has passed */
+    if (retry_after_s < 0) { /* Retry-After is a date in the past */
         retry_after_s = 0;
     } else if (retry_after_s > RETRY_AFTER_LONGEST) {
         retry_after_s = RETRY_AFTER_LONGEST;
@@ -646,7 +659,7 @@ bool call_finish_attempt(struct call *call, CURLcode code)
     return decide_retry(call, reused, (int64_t)retry_after_s * 1000);
 }
 
-bool call_goes_on(struct call *call)
+bool call_ask_progress(struct call *call)
 {
     const struct call_spec *spec = &call->spec;
     if (spec->progress == NULL ||
@@ -665,7 +678,7 @@ static bool wait_for_retry(struct call *call)
         const int64_t nap = left < NAP_MS ? left : NAP_MS;
         const struct timespec pause = {.tv_sec = 0, .tv_nsec = (long)nap * 1000000};
         (void)nanosleep(&pause, NULL);
-        if (!call_goes_on(call)) {
+        if (!call_ask_progress(call)) {
             return false;
         }
     }

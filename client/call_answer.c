@@ -1,4 +1,5 @@
-/* The head of an answer, which libcurl parses (curl_easy_header), and the meaning of a refusal. */
+/* Reading of an answer's headers, which libcurl parses (curl_easy_header()), and of
+ * refusals. */
 #include "client/call_answer.h"
 
 #include "proto/text.h"
@@ -16,7 +17,8 @@ void call_answer_reset(struct call_answer *answer)
     answer->carry_length = -1;
 }
 
-/* Copy the value of a header to an empty array. */
+/* Copy the value of a header to `to`, which is "" on entry and stays so if the header is
+ * absent. */
 static void read_text(struct call_answer *answer, CURL *easy, const char *name, char *to,
                       size_t size)
 {
@@ -28,7 +30,7 @@ static void read_text(struct call_answer *answer, CURL *easy, const char *name, 
         memcpy(clean, header->value, count);
         clean[count] = '\0';
         text_make_safe(clean);
-        bool cut = header->value[count] != '\0'; /* longer than any valid value */
+        bool cut = header->value[count] != '\0'; /* arrays have room for every valid value */
         if (cut || (i > 0 && strcmp(to, clean) != 0)) {
             answer->ambiguous = true;
         }
@@ -63,7 +65,7 @@ void call_answer_read(struct call_answer *answer, CURL *easy)
     read_text(answer, easy, "X-Request-Id", answer->request_id, sizeof answer->request_id);
     answer->head_length = read_length(answer, easy, "Inference-Header-Content-Length");
     answer->carry_length = read_length(answer, easy, "Tally-Carry-Length");
-    /* libcurl evaluates Content-Length, but ignores one that is too large: refuse such an answer. */
+    /* libcurl reads Content-Length itself, but ignores a value that is too large. */
     (void)read_length(answer, easy, "Content-Length");
 }
 
@@ -106,7 +108,9 @@ enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *du
     return TALLY_OK;
 }
 
-/* v2 answers 503 where other routes answer 501 or 504, after which a retry cannot succeed. */
+/* Return the status of the library for an HTTP status. The routes of v2 send 503 where other
+ * routes send 501 or 504; the code tells these apart from a busy server, because a retry cannot
+ * succeed. */
 static enum tally_status status_of(int http_status, const char *code)
 {
     if (http_status == 504 || (http_status == 503 && strcmp(code, "deadline_passed") == 0)) {
@@ -124,7 +128,7 @@ static enum tally_status status_of(int http_status, const char *code)
     return TALLY_BAD_ANSWER;
 }
 
-/* Return advice for a refusal without a sentence of the server. */
+/* Return advice for an HTTP status whose answer has no sentence of the server. */
 static const char *status_advice(int http_status)
 {
     switch (http_status) {

@@ -1,6 +1,7 @@
-/* Carries: bytes from the server, checked and added. docs/carry.md has the layout.
+/* Checks of carries, which the server sends. docs/carry.md has the layout.
  *
- * Possible failures: bytes that are not a carry are refused with a sentence. Thread: any; pure. */
+ * Possible failures: carry_check() refuses bytes that are not a carry. Thread: any; no
+ * state. */
 #ifndef TALLY_CLIENT_CARRY_H
 #define TALLY_CLIENT_CARRY_H
 
@@ -8,16 +9,17 @@
 
 #include <stdbool.h>
 
-/* Return the largest number of bytes of a carry with this number of lines; UINT64_MAX on overflow. */
+/* Return the largest number of bytes of a carry with this number of lines; UINT64_MAX on
+ * overflow. */
 uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines);
 
-/* Check that the bytes are a complete carry in the form of docs/carry.md. The error of other bytes
- * has this status. */
+/* Check that the bytes are a complete carry in the form of docs/carry.md. Returns TALLY_OK, or
+ * `status` with a message. */
 enum tally_status carry_check(const struct tally_carry *carry, enum tally_status status,
                               struct tally_error *err);
 
-/* Whether a checked carry can be the carry behind the tensor of a valid scan with this number of
- * lines. */
+/* Whether a checked carry belongs to the end of the tensor of a valid scan: equal type, flags,
+ * number of lines and number of elements along the axis. */
 bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *scan,
                      uint64_t lines);
 

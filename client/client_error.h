@@ -9,21 +9,25 @@
 /* Clear the error of an earlier call. */
 void client_error_reset(struct tally_error *err);
 
-/* Clear the error of an earlier call, and refuse a client that is NULL. Every call begins so. */
+/* Clear the error of an earlier call, and refuse a client that is NULL. Exported functions
+ * begin with this check. */
 enum tally_status client_require(const struct tally *client, struct tally_error *err);
 
-/* Record the status and a sentence. Returns the status, for `return client_error_set(...)`. */
+/* Set the status and the message, one sentence. Returns the status, for `return
+ * client_error_set(...)`. */
 enum tally_status client_error_set(struct tally_error *err, enum tally_status status,
                                    const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Record TALLY_INVALID_ARGUMENT, a sentence, and the field to blame. Returns the status. */
+/* Set the status TALLY_INVALID_ARGUMENT, the message, and the name of the wrong field. Returns
+ * the status. */
 enum tally_status client_error_blame(struct tally_error *err, const char *field,
                                      const char *format, ...) PRINTF_LIKE(3, 4);
 
-/* Record TALLY_OUT_OF_MEMORY, and return it. */
+/* Set the status TALLY_OUT_OF_MEMORY and a message. Returns the status. */
 enum tally_status client_error_no_memory(struct tally_error *err);
 
-/* Make a call that can fail. If the call fails, the calling function returns its status. */
+/* Call a function that returns a status. The calling function returns a status other than
+ * TALLY_OK. */
 #define CLIENT_TRY(call)                        \
     do {                                        \
         enum tally_status call_status = (call); \

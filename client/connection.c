@@ -1,14 +1,14 @@
-/* Connections of a client. The connection that was released last is acquired first: its socket is
- * the likeliest to be still open. */
+/* The idle connections are a stack: the connection that was released last is acquired first,
+ * because the server is least likely to have closed it. */
 #include "client/connection.h"
 
 enum {
-    TRANSFER_BUFFER =
-        512 * 1024 /* bytes of libcurl's buffers: fewer, larger reads and writes */
+    TRANSFER_BUFFER = 512 * 1024 /* bytes of libcurl's buffers, for few system calls */
 };
 
-/* Set an option that is a text, unless it is NULL. Returns false without memory. An option that
- * this libcurl was built without is not needed: tally_open() has checked the features. */
+/* Set an option to a text; NULL: leave the option. Returns false without memory. Other errors
+ * mean that libcurl was built without the option; tally_open() has checked that the option is
+ * not needed. */
 static bool set_text(CURL *easy, CURLoption option, const char *text)
 {
     return text == NULL || curl_easy_setopt(easy, option, text) != CURLE_OUT_OF_MEMORY;
@@ -19,7 +19,7 @@ static bool configure_connection(const struct tally *client, CURL *easy)
 {
     const struct tally_options *options = &client->options;
     (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    /* A timeout does not wait for the thread of the resolver, which ends by itself. */
+    /* After a timeout libcurl must not wait for the thread that resolves the name. */
     (void)curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)TRANSFER_BUFFER);
@@ -38,7 +38,7 @@ static bool configure_connection(const struct tally *client, CURL *easy)
            set_text(easy, CURLOPT_PROXY, client->socket_path != NULL ? "" : NULL) &&
            set_text(easy, CURLOPT_XOAUTH2_BEARER, options->token) &&
            set_text(easy, CURLOPT_CAINFO, options->ca_file) &&
-           /* Without this option libcurl searches the system's folder, too, as it may for NULL. */
+           /* Otherwise libcurl also trusts the certificates in the system's folder. */
            set_text(easy, CURLOPT_CAPATH, options->ca_file != NULL ? "/dev/null" : NULL) &&
            set_text(easy, CURLOPT_SSLCERT, options->client_cert) &&
            set_text(easy, CURLOPT_SSLKEY, options->client_key);

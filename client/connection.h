@@ -1,14 +1,15 @@
-/* Connections of a client: libcurl easy handles with their keep-alive sockets. A connection belongs
- * to its acquirer until it is released. Thread: any; the client's lock guards the idle ones. */
+/* Connections of a client: libcurl easy handles with their keep-alive sockets. A connection is
+ * owned by the caller of connection_acquire() until connection_release(). Thread: any. */
 #ifndef TALLY_CLIENT_CONNECTION_H
 #define TALLY_CLIENT_CONNECTION_H
 
 #include "client/internal.h"
 
-/* Return an idle connection, or a new one that has the client's options; NULL without memory. */
+/* Return an idle connection, or a new connection with the client's options; NULL without
+ * memory. */
 CURL *connection_acquire(struct tally *client);
 
-/* Keep the connection for the next call, or close it if enough are idle. */
+/* Make a connection idle; close the connection if options.idle_connections are idle already. */
 void connection_release(struct tally *client, CURL *easy);
 
 #endif

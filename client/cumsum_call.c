@@ -1,8 +1,9 @@
 /* tally_cumsum() and tally_totals(): a scan as one request.
  *
- *   scan_read -> bytes of both buffers -> do they fit and not overlap -> query -> call_run
+ *   scan checked -> buffers checked: size, overlap -> query string printed -> call_run
  *
- * The answer to a part begins with a carry, which tally_parts.c keeps for the next part. */
+ * The answer to a part begins with a carry; tally_parts.c sends the carry with the next
+ * part. */
 #include "client/cumsum_call.h"
 
 #include "client/carry.h"
@@ -18,10 +19,10 @@
 
 /* ---- the request ---- */
 
-/* Return the value of a float of any type. */
+/* Convert a float of any type to double. */
 static double float_value(enum tally_dtype dtype, const void *at)
 {
-    uint16_t half = 0;
+    uint16_t bits = 0;
     float single = 0;
     double value = 0;
     switch (tally_dtype_bytes(dtype)) {
@@ -32,27 +33,23 @@ static double float_value(enum tally_dtype dtype, const void *at)
         memcpy(&single, at, sizeof single);
         return (double)single;
     default:
-        memcpy(&half, at, sizeof half);
+        memcpy(&bits, at, sizeof bits);
     }
-    uint32_t bits = half;
-    if (dtype == TALLY_FLOAT16) {
-        const uint32_t exponent = bits >> 10 & 0x1F;
-        const uint32_t fraction = bits & 0x3FF;
-        if (exponent == 0) { /* subnormal, or zero */
-            value = fraction * 0x1p-24;
-            return (bits >> 15) != 0 ? -value : value;
-        }
-        bits = (bits >> 15) << 31 | (exponent == 0x1F ? 0xFFU : exponent + 112) << 23 |
-               fraction << 13;
-    } else {
-        bits <<= 16;
+    if (dtype == TALLY_BFLOAT16) { /* the upper half of a float32 */
+        const uint32_t wide = (uint32_t)bits << 16;
+        memcpy(&single, &wide, sizeof single);
+        return (double)single;
     }
-    memcpy(&single, &bits, sizeof single);
-    return (double)single;
+    const int exponent = bits >> 10 & 0x1F;
+    const int fraction = bits & 0x3FF;
+    value = exponent == 0x1F ? (double)(fraction != 0 ? NAN : INFINITY)
+            : exponent == 0  ? ldexp(fraction, -24) /* zero, or subnormal */
+                             : ldexp(fraction + 0x400, exponent - 25);
+    return (bits >> 15) != 0 ? -value : value;
 }
 
-/* Append the text of a float: 17 digits, which read back to the same value, with a point in any
- * locale, and without '+', which is a blank in a query. */
+/* Append a number with 17 digits, which identify a double. The decimal sign is a point in every
+ * locale. A '+' is left out, because it means a blank in a query string. */
 static void append_float(char *path, double value)
 {
     char text[64];
@@ -67,7 +64,7 @@ static void append_float(char *path, double value)
     const char *at = text;
     const char *whole = at + (*at == '-') + 1; /* past the one digit before the point */
     text_append(path, PATH_TEXT, "%.*s.", (int)(whole - at), at);
-    for (at = whole; *at < '0' || *at > '9';) { /* the locale's point */
+    for (at = whole; *at < '0' || *at > '9';) { /* skip the decimal sign of the locale */
         at++;
     }
     for (; *at != '\0'; at++) {
@@ -94,7 +91,7 @@ static void append_number(char *path, enum tally_dtype dtype, const void *at)
     }
 }
 
-/* Write the path with its query. */
+/* Print the path and the query string. */
 static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan, bool totals)
 {
     char *path = cumsum->path;
@@ -128,7 +125,7 @@ static void write_path(struct cumsum_call *cumsum, const struct tally_scan *scan
     }
 }
 
-/* Write the shape that the answer must have. */
+/* Print the shape that the answer must have. */
 static void write_shape(struct cumsum_call *cumsum, const struct tally_scan *scan)
 {
     int64_t sizes[TALLY_MAX_RANK];
@@ -139,8 +136,8 @@ static void write_shape(struct cumsum_call *cumsum, const struct tally_scan *sca
 
 /* ---- the answer ---- */
 
-/* Allocate the carry in front of the tensor. A carry longer than the largest one is refused before it
- * is received. */
+/* Allocate memory for the carry in front of the tensor. A carry that is too long is refused
+ * before it is received. */
 static enum tally_status begin_carry(const struct cumsum_call *cumsum,
                                      const struct tally_answer *answer, uint64_t *due,
                                      struct tally_error *err)
@@ -237,7 +234,8 @@ enum tally_status cumsum_call_init(struct cumsum_call *cumsum, const struct tall
                                 "disjoint");
     }
     const size_t offset_bytes = (size_t)scan->offset_count * sizeof *scan->offsets;
-    bool overwritten = false; /* a further attempt would send sums as offsets */
+    bool overwritten =
+        false; /* the answer would overwrite offsets, which a retry sends again */
     (void)ranges_allowed(scan->offsets, offset_bytes, output, cumsum->output_bytes,
                          &overwritten);
     if (overwritten) {

@@ -4,11 +4,12 @@
  *   -> [ head | output ] received: the head must describe the requested output before a byte of the
  *      output is stored
  *
- * Only the bounds of the buffers are checked here. The rules of the operator depend on the feature
- * level; the server checks these rules.
+ * The client checks the bounds of the buffers. The server checks the rules of the operator,
+ * which depend on the feature level.
  *
- * Possible failures: TALLY_INVALID_ARGUMENT names the member to blame in err->field; an answer that
- * describes another tensor, or is not framed, is TALLY_BAD_ANSWER. Thread: the caller's. */
+ * Possible failures: TALLY_INVALID_ARGUMENT, with the wrong member in err->field;
+ * TALLY_BAD_ANSWER for an answer that is not framed, or describes another tensor. Thread: the
+ * caller's. */
 #include "client/cumsum_call.h"
 #include "client/tally_directml.h"
 #include "proto/dtype.h"
@@ -33,15 +34,15 @@ enum {
 struct dml_call {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc; /* borrowed */
     const DML_BUFFER_TENSOR_DESC *tensors[2];           /* borrowed: input, output */
-    const struct dtype_info *types[2];                  /* of their elements */
-    uint64_t bytes[2];                                  /* size of each tensor */
+    const struct dtype_info *types[2];                  /* element types of input and output */
+    uint64_t bytes[2];                                  /* TotalTensorSizeInBytes of both */
     unsigned char *output;                              /* borrowed */
-    struct front answer_head;                           /* JSON before the output buffer */
+    struct front answer_head;                           /* JSON head of the answer */
 };
 
 static const char *const TENSOR_NAMES[] = {"InputTensor", "OutputTensor"};
 
-/* Return the type; NULL for unknown and 4-bit types. */
+/* Return the element type; NULL for unknown and 4-bit types. */
 static const struct dtype_info *data_type_info(DML_TENSOR_DATA_TYPE type)
 {
     static const enum dtype types[] = {
@@ -84,8 +85,8 @@ uint64_t tally_dml_buffer_tensor_size(DML_TENSOR_DATA_TYPE data_type, UINT dimen
 
 /* ---- checks ---- */
 
-static enum tally_status dml_blame(struct tally_error *err, const char *field,
-                                   const char *format, ...) PRINTF_LIKE(3, 4);
+/* Set TALLY_INVALID_ARGUMENT, and a message that begins with the member to blame. */
+PRINTF_LIKE(3, 4)
 static enum tally_status dml_blame(struct tally_error *err, const char *field,
                                    const char *format, ...)
 {
@@ -97,7 +98,7 @@ static enum tally_status dml_blame(struct tally_error *err, const char *field,
     return client_error_blame(err, field, "%s: %s", field, text);
 }
 
-/* Check the members that determine the size of a tensor. */
+/* Check the members of a tensor that determine its size, and store the tensor in *call. */
 static enum tally_status check_tensor(struct dml_call *call, int which,
                                       const DML_TENSOR_DESC *tensor, struct tally_error *err)
 {
@@ -180,6 +181,7 @@ static enum tally_status check_binding(const struct dml_call *call, int which,
     return TALLY_OK;
 }
 
+/* Return the first byte of a bound range. */
 static unsigned char *bound_start(const struct tally_dml_binding *binding)
 {
     return (unsigned char *)binding->buffer + binding->offset;
@@ -223,7 +225,7 @@ static json_t *tensor_json(const struct dml_call *call, int which)
     return tensor;
 }
 
-/* Return the JSON before the input buffer, which the caller frees; NULL without memory. */
+/* Return the JSON head of the request, owned by the caller; NULL without memory. */
 static char *head_text(const struct dml_call *call, int feature_level)
 {
     const DML_CUMULATIVE_SUMMATION_OPERATOR_DESC *desc = call->desc;
@@ -260,7 +262,7 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
     return front_expect(&call->answer_head, (uint64_t)answer->head_length, due, err);
 }
 
-/* Whether the head describes the requested output: the same type and sizes. */
+/* Whether the answer's head describes a tensor with the type and sizes of the output. */
 static bool head_matches(const struct dml_call *call)
 {
     static const char prefix[] = "DML_TENSOR_DATA_TYPE_";

@@ -1,6 +1,6 @@
-/* Element types by name, and the check of a scan. The geometry is checked only as far as the bounds
- * of the buffers depend on it; the server checks the rest. Attributes that do not go together are
- * refused here, in the words of the server (proto/attribute_words.h). */
+/* Names of element types, and checks of a scan. The client checks what determines the sizes of
+ * the buffers; the server checks the rest. Attributes that cannot be combined are refused with
+ * the sentences of the server (proto/attribute_words.h). */
 #include "client/scan.h"
 
 #include "proto/attribute_words.h"
@@ -49,7 +49,7 @@ int tally_dtype_find(const char *name, enum tally_dtype *dtype)
 const char *const SCAN_NAN_NAMES[] = {
     [TALLY_NAN_PROPAGATE] = "propagate", [TALLY_NAN_ZERO] = "zero", [TALLY_NAN_SKIP] = "skip"};
 
-/* Elements of the output along the axis that the input does not have. */
+/* Return the size of the axis in the output minus its size in the input. */
 static uint64_t extra_sums(const struct tally_scan *scan)
 {
     return scan->include_initial == 0 ? 0 : scan->offsets == NULL ? 1 : scan->offset_count - 1;
@@ -61,7 +61,7 @@ void scan_output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RA
     sizes[scan_axis(scan)] += (int64_t)extra_sums(scan);
 }
 
-/* One of the two tensors of a scan. */
+/* Type and layout of the input or the output of a scan. */
 struct layout {
     const char *what; /* "input " or "output ", for messages */
     const int64_t *sizes;
@@ -70,7 +70,7 @@ struct layout {
     enum tally_dtype dtype;
 };
 
-/* Store the bytes from the first to the last element of a layout. */
+/* Compute the bytes from the first to the last element of a layout. */
 static enum tally_status layout_bytes(const struct layout *layout, uint64_t *bytes,
                                       struct tally_error *err)
 {
@@ -148,7 +148,7 @@ enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tall
     return client_error_blame(err, "offsets", WORDS_OFFSETS_PART);
 }
 
-/* Check that the scan has offsets if, and only if, it has a count of them. */
+/* Check that offsets and offset_count are both given or both absent. */
 static enum tally_status check_offset_count(const struct tally_scan *scan,
                                             struct tally_error *err)
 {
@@ -163,7 +163,7 @@ static enum tally_status check_offset_count(const struct tally_scan *scan,
                                     scan->offset_count);
 }
 
-/* Check the values of the offsets. The rest of the scan is valid. */
+/* Check the values of the offsets of a scan that is otherwise valid. */
 static enum tally_status check_offsets(const struct tally_scan *scan, struct tally_error *err)
 {
     static const char field[] = "offsets";
@@ -191,7 +191,7 @@ static enum tally_status check_offsets(const struct tally_scan *scan, struct tal
     return TALLY_OK;
 }
 
-/* Check that the elements can be widened to the type of the sums. */
+/* Check that the output type represents every element exactly. */
 static enum tally_status check_output_dtype(const struct tally_scan *scan,
                                             struct tally_error *err)
 {
@@ -243,7 +243,7 @@ static enum tally_status check_attributes(const struct tally_scan *scan,
 enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
                             struct tally_error *err)
 {
-    /* The size of the structure before it had attributes. */
+    /* struct_size of programs compiled with a tally.h that ended before this member. */
     const size_t first_size = offsetof(struct tally_scan, has_output_dtype);
     memset(full, 0, sizeof *full);
     if (scan == NULL ||

@@ -1,17 +1,18 @@
 /* Information about the server: tally_health(), tally_server_version(), tally_devices().
  *
- * Each function requests one or two pages of JSON and reads their members. A 503 is a valid
- * answer of a health page.
+ * Each function requests one or two pages of JSON and reads their members. A health page may
+ * answer 503.
  *
- * Possible failures: a text that is not JSON, is too long, or lacks a member that every Tally server
- * sends, is TALLY_BAD_ANSWER. The outputs change only on success. Thread: the caller's. */
+ * Possible failures: TALLY_BAD_ANSWER for a page that is not JSON, is too long, or lacks a
+ * member that every Tally server sends. The outputs change only on success. Thread: the
+ * caller's. */
 #include "client/call.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    PAGE_LIMIT = 1 << 20 /* longest text, in bytes */
+    PAGE_LIMIT = 1 << 20 /* limit for a page, in bytes */
 };
 
 /* The text of an answer. */
@@ -24,8 +25,8 @@ static enum tally_status page_begin(void *context, const struct tally_answer *an
                                     uint64_t *due, struct tally_error *err)
 {
     struct page_text *page = context;
-    *due = UINT64_MAX; /* any number */
-    page->count = 0;   /* a retry starts over */
+    *due = UINT64_MAX; /* any length */
+    page->count = 0;   /* discard bytes of an earlier attempt */
     if (!media_type_is(answer->content_type, "application/json")) {
         return client_error_set(err, TALLY_BAD_ANSWER,
                                 "the answer's Content-Type is \"%s\", expected "
@@ -49,7 +50,8 @@ static enum tally_status page_write(void *context, uint64_t offset, const void *
     return TALLY_OK;
 }
 
-/* Request a page of JSON. The caller releases *root, which is NULL after a failure. */
+/* Request a page of JSON. The caller owns *root, which is NULL after a failure. `single`: no
+ * retry. */
 static enum tally_status get_page(struct tally *client, const char *path, bool single,
                                   json_t **root, struct tally_error *err)
 {
@@ -76,7 +78,8 @@ static enum tally_status get_page(struct tally *client, const char *path, bool s
                      path);
 }
 
-/* Request a health page. *good is true after a 200, false after a 503; other answers are errors. */
+/* Request a health page. Sets *good to true for a 200, to false for a 503; other answers are
+ * errors. */
 static enum tally_status ask_health(struct tally *client, const char *path, bool *good,
                                     struct tally_error *err)
 {

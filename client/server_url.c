@@ -22,7 +22,8 @@ static const char NO_MEMORY[] = "out of memory";
 static const char SOCKET_PATH[] =
     "the path of a socket must be absolute and have at most 107 bytes";
 
-/* The parsers below store a base URL, and return NULL; or return what is wrong with the URL. */
+/* The parsers below set base_url and socket_path, and return NULL; or return the fault of the
+ * URL. */
 
 static const char *parse_socket(struct tally *client, const char *path, const char *prefix)
 {
@@ -61,7 +62,7 @@ static const char *parse_tcp(struct tally *client, const char *url)
     }
     CURLU *parsed = curl_url();
     char *text = NULL;
-    char *part = NULL; /* one that a server's URL must not have */
+    char *part = NULL; /* query or fragment, which are refused */
     const char *trouble = NULL;
     if (parsed == NULL) {
         return NO_MEMORY;
@@ -98,10 +99,10 @@ enum tally_status server_url_parse(struct tally *client, const char *url,
         return client_error_no_memory(err); /* tally_close() frees both texts */
     }
     if (trouble != NULL) {
-        const char *at = strrchr(url, '@'); /* the text before may be a password */
+        const char *at = strrchr(url, '@'); /* text before '@' may have a password: not shown */
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
-            "cannot use \"%s%.*s\" as the server's URL: %s. Write for example "
+            "cannot use '%s%.*s' as the server's URL: %s. Write for example "
             "http://127.0.0.1:8000 or unix:/run/tally.sock",
             at != NULL ? "***" : "", SHOWN_TEXT, at != NULL ? at : url, trouble);
     }
@@ -120,8 +121,31 @@ void server_url_print(const struct tally *client, char *text, size_t size)
         return;
     }
     size_t scheme =
-        strcspn(url, ":") + strlen("://"); /* libcurl writes a scheme into every URL */
+        strcspn(url, ":") + strlen("://"); /* libcurl has added a scheme if there was none */
     const char *host = url + scheme;
     const char *at = memrchr(host, '@', strcspn(host, "/"));
     (void)snprintf(text, size, "%.*s%s", (int)scheme, url, at == NULL ? host : at + 1);
+}
+
+void server_url_port_hint(const struct tally *client, char *text, size_t size)
+{
+    CURLU *url = client->socket_path == NULL ? curl_url() : NULL;
+    char *port = NULL;
+    char *usual = NULL;
+    text[0] = '\0';
+    if (url != NULL &&
+        curl_url_set(url, CURLUPART_URL, client->base_url, CURLU_NON_SUPPORT_SCHEME) ==
+            CURLUE_OK &&
+        curl_url_get(url, CURLUPART_PORT, &port, 0) == CURLUE_NO_PORT &&
+        curl_url_set(url, CURLUPART_USER, NULL, 0) == CURLUE_OK &&
+        curl_url_set(url, CURLUPART_PASSWORD, NULL, 0) == CURLUE_OK &&
+        curl_url_set(url, CURLUPART_PORT, "8000", 0) == CURLUE_OK &&
+        curl_url_get(url, CURLUPART_URL, &usual, 0) == CURLUE_OK) {
+        (void)snprintf(text, size,
+                       ". The URL names no port; the default port of tallyd is 8000: %s",
+                       usual);
+    }
+    curl_free(port);
+    curl_free(usual);
+    curl_url_cleanup(url);
 }

@@ -1,13 +1,13 @@
-/* A client: its options, and its life from tally_open() to tally_close().
+/* A client: its options, tally_open() and tally_close().
  *
- * tally_open() initializes libcurl once in a process, copies the options with their defaults filled
- * in, splits the URL, and sends nothing. tally_close() ends the thread of submitted calls, if there
- * is one, and frees everything.
+ * tally_open() initializes libcurl, copies the options, replaces zeros by the defaults, and
+ * splits the URL. It sends nothing. tally_close() ends the thread of submitted calls and frees
+ * all memory.
  *
- * Possible failures: a URL or options that make no sense are TALLY_INVALID_ARGUMENT, a feature that
- * this libcurl was built without is TALLY_UNSUPPORTED. Then nothing is left allocated.
+ * Possible failures: TALLY_INVALID_ARGUMENT for a wrong URL or wrong options, TALLY_UNSUPPORTED
+ * for a feature that libcurl was built without. No memory stays allocated.
  *
- * Thread: any. No other call may be in progress during tally_close(), or follow it. */
+ * Thread: any. No other call may run during tally_close() or after it. */
 #include "client/async.h"
 #include "client/server_url.h"
 
@@ -26,7 +26,7 @@ const char *tally_library_version(void)
 
 /* ---- options ---- */
 
-#define LONGEST_MS INT64_C(1000000000000) /* 30 years: no moment so far away overflows */
+#define LONGEST_MS INT64_C(1000000000000) /* 30 years; sums with such times do not overflow */
 
 static void fill_number(int64_t *value, int64_t fallback)
 {
@@ -49,8 +49,8 @@ static void fill_count(int32_t *value, int32_t fallback, int32_t lowest)
     }
 }
 
-/* Fill in the defaults, and copy the strings. From now on 0 means "none" for timeouts and retries.
- * Returns false without memory. */
+/* Replace zeros by the defaults, and copy the strings. In the result 0 means "none" for
+ * timeouts and retries. Returns false without memory. */
 static bool fill_options(struct tally *client)
 {
     struct tally_options *options = &client->options;
@@ -82,7 +82,7 @@ static bool fill_options(struct tally *client)
     return true;
 }
 
-/* Check the texts that become request headers: a line break would begin another header. */
+/* Check the texts that are sent as request headers: a line break would add another header. */
 static enum tally_status check_texts(const struct tally *client, struct tally_error *err)
 {
     const char *texts[] = {client->options.token, client->options.user_agent};
@@ -135,7 +135,7 @@ struct tally *tally_open(const char *url, const struct tally_options *options,
 {
     client_error_reset(err);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) !=
-        CURLE_OK) { /* counted, and safe in any thread */
+        CURLE_OK) { /* thread-safe; later calls only count */
         (void)client_error_set(err, TALLY_UNSUPPORTED, "libcurl does not initialise");
         return NULL;
     }

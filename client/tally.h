@@ -5,13 +5,13 @@
  *     tally_close(client);
  *
  * Tensors are sent as raw bytes directly between the caller's buffers and the socket. If a call
- * returns TALLY_OK, the output buffer holds the complete, verified result; otherwise the error says
- * why not. The status, type, shape and exact length of every answer are checked, so a wrong or
- * truncated answer is never mistaken for a result.
+ * returns TALLY_OK, the output buffer holds the complete, verified result; otherwise the error
+ * says why not. The status, type, shape and exact length of every answer are checked, so a
+ * wrong or truncated answer is never mistaken for a result.
  *
- * Thread: any number of threads may use one `struct tally` at once; a `struct tally_error` belongs
- * to one thread. tally_close() must be the last call on a client. After fork() the child opens a
- * new client. Manual: tally(3), docs/client.md. */
+ * Thread: any number of threads may use one `struct tally` at once; a `struct tally_error`
+ * belongs to one thread. tally_close() must be the last call on a client. After fork() the
+ * child opens a new client. Manual: tally(3), docs/client.md. */
 #ifndef TALLY_H
 #define TALLY_H
 
@@ -31,31 +31,31 @@ extern "C" {
 enum tally_status {
     TALLY_OK = 0,
     TALLY_INVALID_ARGUMENT = 1, /* the caller's mistake, found before anything was sent */
-    TALLY_OUT_OF_MEMORY = 2,    /* in this process */
+    TALLY_OUT_OF_MEMORY = 2,    /* not enough memory in this process */
     TALLY_UNSUPPORTED = 3,      /* this libcurl lacks a feature (TLS, Unix sockets) */
-    TALLY_CONNECT = 4, /* no connection: name, refusal, TLS handshake, connect timeout */
-    TALLY_CONNECTION_LOST = 5, /* the connection broke before the answer was complete */
-    TALLY_TIMEOUT = 6,         /* timeout_ms passed */
-    TALLY_REJECTED = 7,        /* the server refused the request (4xx): mend it */
-    TALLY_BUSY = 8,            /* 429 or 503, also after the retries; or a queue is full */
-    TALLY_DEADLINE = 9,        /* 504, or before it was sent: the deadline passed */
-    TALLY_SERVER_ERROR = 10,   /* other 5xx, and a 503 that is permanent */
-    TALLY_BAD_ANSWER = 11,     /* not the answer to this request; not used */
-    TALLY_CANCELLED = 12,      /* by a progress or answer callback, or tally_close() */
-    TALLY_LOCAL_IO = 13        /* a read or write callback of the caller failed */
+    TALLY_CONNECT = 4,          /* no connection: unknown name, refused, TLS failed, timeout */
+    TALLY_CONNECTION_LOST = 5,  /* the connection broke before the answer was complete */
+    TALLY_TIMEOUT = 6,          /* timeout_ms passed */
+    TALLY_REJECTED = 7,         /* the server refused the request (4xx): correct it */
+    TALLY_BUSY = 8,             /* 429 or 503, also after the retries; or a queue is full */
+    TALLY_DEADLINE = 9,         /* deadline_ms passed, here or at the server (504) */
+    TALLY_SERVER_ERROR = 10,    /* other 5xx, and a 503 that is permanent */
+    TALLY_BAD_ANSWER = 11,      /* the answer does not fit the request; not used */
+    TALLY_CANCELLED = 12,       /* a callback of the caller or tally_close() ended the call */
+    TALLY_LOCAL_IO = 13         /* a read or write callback of the caller failed */
 };
 
-/* The outcome of a call, which the call fills also on success (status TALLY_OK). Control characters
- * in texts of the server are replaced. */
+/* The outcome of a call, which the call fills also on success (status TALLY_OK). Control
+ * characters in texts of the server are replaced. */
 struct tally_error {
     enum tally_status status;
-    int http_status;    /* of the last answer, 0 if there was none */
+    int http_status;    /* HTTP status of the last answer; 0: no answer */
     int attempts;       /* how often the request was sent */
     int output_touched; /* 1: the call failed after part of the output buffer was written */
     int32_t reserved[4];
     char code[64];        /* the server's error code ("invalid_axis"), else "" */
     char field[160];      /* the field to blame, else "" */
-    char request_id[160]; /* of the answer; the operator of the server can find it in the log */
+    char request_id[160]; /* id of the last answer, which is also in the server's log */
     char message[768];    /* one sentence */
 };
 
@@ -98,7 +98,7 @@ enum tally_dtype {
     TALLY_UINT16 = 9,
     TALLY_UINT32 = 10,
     TALLY_UINT64 = 11,
-    TALLY_BOOL = 12 /* of elements only: a byte that is 0 or 1 */
+    TALLY_BOOL = 12 /* type of elements, not of sums: a byte that is 0 or 1 */
 };
 
 /* The treatment of NaN elements; ignored for integers. */
@@ -124,33 +124,30 @@ struct tally_scan {
     int32_t rank;                  /* 1..TALLY_MAX_RANK */
     const int64_t *sizes;          /* [rank], outermost first; 0 makes the tensor empty */
     const int64_t *strides;        /* [rank] in elements, >= 0; NULL: packed, row-major */
-    const int64_t *output_strides; /* likewise for the output; gaps are filled with zeros */
+    const int64_t *output_strides; /* strides of the output; gaps are filled with zeros */
     int64_t axis;                  /* -rank..rank-1 */
-    int32_t exclusive;             /* 1: output k leaves element k out */
+    int32_t exclusive;             /* 1: output k does not include element k */
     int32_t reverse;               /* 1: sum from the last element towards the first */
-    uint64_t input_bytes;          /* room behind `input`, checked unless 0 */
-    uint64_t output_bytes;         /* room behind `output`, checked unless 0 */
-    int64_t deadline_ms; /* the server drops a request that is still queued then; 0: none */
+    uint64_t input_bytes;          /* size of the input buffer; 0: not checked */
+    uint64_t output_bytes;         /* size of the output buffer; 0: not checked */
+    int64_t deadline_ms; /* the server drops the request if it is queued for longer; 0: none */
     tally_progress_fn progress; /* NULL: none. Called from inside the call */
     void *progress_user;
-    int32_t
-        has_output_dtype; /* 1: the sums have the type output_dtype, which holds every element
-                                 exactly; 0: that of the elements, TALLY_INT64 for TALLY_BOOL */
+    /* 1: the sums have the type output_dtype, which must represent every element exactly. 0:
+     * the sums have the type of the elements; TALLY_INT64 for TALLY_BOOL. */
+    int32_t has_output_dtype;
     enum tally_dtype output_dtype; /* read only if has_output_dtype is 1 */
     enum tally_nan nan;
-    int32_t
-        include_initial; /* 1: the output has one element more along the axis: the sum before
-                                the first element of the line, which is *initial or 0. Not with
-                                exclusive */
+    /* 1: the output has one element more along the axis: the sum before the first element of
+     * the line, which is *initial or 0. Not with exclusive. */
+    int32_t include_initial;
     const void *initial; /* one number of the type of the sums, counted before the first
                                 element of every line; NULL: none */
-    const int64_t
-        *offsets; /* [offset_count]: segments of the axis, each a line of its own. Index
-                                of the first element of each segment, then the size of the axis;
-                                offsets[0] is 0, and no offset is less than the one before it.
-                                With include_initial the output has one element more for each
-                                segment, an empty one too. Not for totals and sums in parts. NULL:
-                                the axis is one segment */
+    /* [offset_count]: segments of the axis; each segment is summed as a separate line. Index of
+     * the first element of each segment, then the size of the axis. offsets[0] is 0, and the
+     * offsets do not decrease. With include_initial the output has one element more for each
+     * segment, also for an empty one. Not for totals and sums in parts. NULL: one segment. */
+    const int64_t *offsets;
     uint64_t offset_count; /* number of segments + 1; 0 if offsets is NULL */
 };
 
@@ -166,8 +163,8 @@ TALLY_API const char *tally_library_version(void);
 TALLY_API struct tally *tally_open(const char *url, const struct tally_options *options,
                                    struct tally_error *err);
 
-/* Cancel submitted calls that are not done (their callbacks run), and close the connections. NULL is
- * fine. */
+/* Cancel submitted calls that are not done (their callbacks run), and close the connections.
+ * NULL is fine. */
 TALLY_API void tally_close(struct tally *client);
 
 /* Store the bytes of a scan's input and output buffers. Either pointer may be NULL. */
@@ -177,8 +174,8 @@ TALLY_API enum tally_status tally_scan_bytes(const struct tally_scan *scan,
 
 /* Sum `input` along scan->axis into `output`.
  * in    input   tally_scan_bytes() bytes, little-endian
- * out   output  the result; either `input` itself (in place), with room for the larger of both, or
- *               a buffer that does not overlap `input`; does not overlap scan->offsets
+ * out   output  the result: `input` itself (in place), with room for the larger of both,
+ *               or a buffer that does not overlap `input`. Must not overlap scan->offsets
  * The call retries 429, 503 (respecting Retry-After) and lost connections, with exponential
  * back-off. After an in-place answer has begun to overwrite the input, a lost connection is not
  * retried: err->output_touched is 1, and the caller must fill the buffer again. Thread: any. */
@@ -187,27 +184,28 @@ TALLY_API enum tally_status tally_cumsum(struct tally *client, const struct tall
                                          struct tally_error *err);
 
 /* A tensor summed in parts along its axis: an axis without end, or a tensor larger than memory.
- * The exact sum of each line so far, the carry, is stored in this object and sent with each request;
- * the server keeps no state. The outputs do not depend on the cuts: they are those of one
- * tally_cumsum() with the whole tensor, bit for bit.
+ * The exact sum of each line so far, the carry, is stored in this object and sent with each
+ * request; the server keeps no state. The outputs do not depend on the cuts: they are those of
+ * one tally_cumsum() with the whole tensor, bit for bit.
  *
- * Each object has a carry and belongs to one thread at a time. Any number of objects may use one
- * client, which must stay open until all of them are closed. */
+ * Each object has a carry and belongs to one thread at a time. Any number of objects may use
+ * one client, which must stay open until all of them are closed. */
 struct tally_parts;
 
-/* Create a sum in parts; nothing is sent. `scan`, its lists and *scan->initial are copied. The size of
- * the axis is ignored; output_strides and offsets must be NULL. Returns NULL on failure. */
+/* Create a sum in parts; nothing is sent. `scan`, its lists and *scan->initial are copied. The
+ * size of the axis is ignored; output_strides and offsets must be NULL. Returns NULL on
+ * failure. */
 TALLY_API struct tally_parts *
 tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tally_error *err);
 
 /* Sum the next `count` elements (0 or more) of each line.
  * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()
- * out   output  likewise; may be `input` itself
- * scan->initial and scan->include_initial apply to the first part only: its output has count + 1
- * elements of each line with include_initial, that of a later part `count`.
- * Parts are given in the order of summing: with scan->reverse the last part of the tensor is the
- * first. Retries are those of tally_cumsum(). A failed part has changed only the output buffer, and
- * can be given again. */
+ * out   output  the sums of the part; may be `input` itself
+ * scan->initial and scan->include_initial apply to the first part only: its output has count +
+ * 1 elements of each line with include_initial, that of a later part `count`. Parts are given
+ * in the order of summing: with scan->reverse the last part of the tensor is the first. Retries
+ * are those of tally_cumsum(). A failed part has changed only the output buffer, and can be
+ * given again. */
 TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count,
                                              const void *input, void *output,
                                              struct tally_error *err);
@@ -215,11 +213,11 @@ TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t 
 /* Return the elements of each line summed so far, without scan->initial; 0 for NULL. */
 TALLY_API int64_t tally_parts_position(const struct tally_parts *parts);
 
-/* Return the carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before the
- * first part, and for NULL. tally_parts_restore() continues from a copy of these bytes, or from
- * totals, in any process, with an equal scan. The server refuses a carry of another scan. With
- * scan->initial, the carry must include the initial value: of several totals to be added up, those
- * of the first part only. */
+/* Return the carry: *bytes bytes, borrowed until the next call on `parts`; NULL and 0 before
+ * the first part, and for NULL. tally_parts_restore() continues from a copy of these bytes, or
+ * from totals, in any process, with an equal scan. The server refuses a carry of another scan.
+ * With scan->initial, the carry must include the initial value once: if totals are added, only
+ * those of the first part are computed with scan->initial. */
 TALLY_API const void *tally_parts_carry(const struct tally_parts *parts, uint64_t *bytes);
 TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const void *carry,
                                                 uint64_t bytes, struct tally_error *err);
@@ -227,29 +225,29 @@ TALLY_API enum tally_status tally_parts_restore(struct tally_parts *parts, const
 /* Free a sum in parts. NULL is fine. */
 TALLY_API void tally_parts_close(struct tally_parts *parts);
 
-/* A carry: the exact sum of each line of a tensor, as bytes that the server reads (docs/carry.md).
- * The initial state is {NULL, 0}, the carry of no tensor. Thread: one at a time for each. */
+/* A carry: the exact sum of each line of a tensor, in the form of docs/carry.md. The initial
+ * state is {NULL, 0}: no carry. Thread: one at a time for each carry. */
 struct tally_carry {
     void *bytes;    /* owned; NULL: none */
-    uint64_t count; /* of bytes */
+    uint64_t count; /* number of bytes */
 };
 
-/* Compute the exact sum of each line of a tensor, as the carry behind the tensor: the same bytes that
- * tally_parts_carry() returns after the whole tensor was summed as one part. The totals include
- * scan->initial; scan->include_initial must be 0.
+/* Compute the exact sum of each line of a tensor. The result is a carry with the same bytes
+ * that tally_parts_carry() returns after the whole tensor was summed as one part. The totals
+ * include scan->initial; scan->include_initial must be 0.
  * in    input   as in tally_cumsum()
  * out   total   the carry; its former bytes are freed. Unchanged if the call fails
- * With totals the parts of a tensor can be summed at the same time: for each part, add the totals of
- * the preceding parts with tally_carry_add(), and give the sum to tally_parts_restore(). Retries are
- * those of tally_cumsum(). Thread: any. */
+ * With totals the parts of a tensor can be summed at the same time: for each part, add the
+ * totals of the preceding parts with tally_carry_add(), and give the sum to
+ * tally_parts_restore(). Retries are those of tally_cumsum(). Thread: any. */
 TALLY_API enum tally_status tally_totals(struct tally *client, const struct tally_scan *scan,
                                          const void *input, struct tally_carry *total,
                                          struct tally_error *err);
 
-/* Add a carry to *sum, exactly; nothing is sent. The order of additions does not matter, and equal
- * sums have equal bytes. If sum->bytes is NULL, *sum becomes a copy of *more.
- * TALLY_INVALID_ARGUMENT: one is not a carry, or the carries differ in type, exclusive, reverse, nan
- * or number of lines; *sum is then unchanged. Thread: any. */
+/* Add a carry to *sum, exactly; nothing is sent. The order of additions does not matter, and
+ * equal sums have equal bytes. If sum->bytes is NULL, *sum becomes a copy of *more.
+ * TALLY_INVALID_ARGUMENT: one is not a carry, or the carries differ in type, exclusive,
+ * reverse, nan or number of lines; *sum is then unchanged. Thread: any. */
 TALLY_API enum tally_status tally_carry_add(struct tally_carry *sum,
                                             const struct tally_carry *more,
                                             struct tally_error *err);
@@ -257,24 +255,24 @@ TALLY_API enum tally_status tally_carry_add(struct tally_carry *sum,
 /* Free the bytes, and set *carry to {NULL, 0}. NULL is fine. */
 TALLY_API void tally_carry_free(struct tally_carry *carry);
 
-/* The callback of a submitted call, which runs once, on the client's thread, and should return soon.
- * The callback may call tally_submit(), but not tally_wait() or tally_close(). `result` is valid
- * during the callback. */
+/* The callback of a submitted call, which runs once, on the client's thread, and should return
+ * soon. The callback may call tally_submit(), but not tally_wait() or tally_close(). `result`
+ * is valid during the callback. */
 struct tally_done {
     void (*call)(void *user, const struct tally_error *result); /* NULL: nothing runs */
     void *user;
 };
 
-/* Submit a tally_cumsum() without waiting. A thread that the client starts on first use sends the
- * queued calls over options.async_connections connections. `scan`, its lists and its initial value
- * are copied; the buffers must live until `done` runs. TALLY_BUSY: options.async_queue calls are not
- * done, and `done` will not run. Thread: any. */
+/* Submit a tally_cumsum() without waiting. A thread that the client starts on first use sends
+ * the queued calls over options.async_connections connections. `scan`, its lists and its
+ * initial value are copied; the buffers must live until `done` runs. TALLY_BUSY:
+ * options.async_queue calls are not done, and `done` will not run. Thread: any. */
 TALLY_API enum tally_status tally_submit(struct tally *client, const struct tally_scan *scan,
                                          const void *input, void *output,
                                          struct tally_done done, struct tally_error *err);
 
-/* Wait until all submitted calls are done and their callbacks have returned; TALLY_TIMEOUT after
- * timeout_ms (-1: no limit). Thread: any but that of the callbacks. */
+/* Wait until all submitted calls are done and their callbacks have returned; TALLY_TIMEOUT
+ * after timeout_ms (-1: no limit). Thread: any but that of the callbacks. */
 TALLY_API enum tally_status tally_wait(struct tally *client, int64_t timeout_ms);
 
 enum {
@@ -308,7 +306,7 @@ struct tally_device {
 TALLY_API enum tally_status tally_devices(struct tally *client, struct tally_device *devices,
                                           int capacity, int *count, struct tally_error *err);
 
-/* The head of a 200 answer; borrowed. */
+/* The headers of a 200 answer. The texts are valid until check_answer() returns. */
 struct tally_answer {
     size_t struct_size;
     const char *content_type; /* "" if absent, like the texts below */
@@ -326,16 +324,18 @@ struct tally_request {
     size_t struct_size;
     const char *method;       /* NULL: POST */
     const char *path;         /* "/v1/cumsum?axis=1", percent-encoded */
-    const char *content_type; /* of the body; NULL: application/octet-stream */
+    const char *content_type; /* type of the body; NULL: application/octet-stream */
     const char *accept;       /* NULL: not sent */
     const void *body;         /* body_bytes bytes, unless read_body is given */
     uint64_t body_bytes;
     /* Copy body bytes [offset, offset+count) to `to`. Non-zero fails the call. */
     int (*read_body)(void *user, uint64_t offset, void *to, size_t count);
-    /* Check the head of a 200 answer. Non-zero refuses the answer (TALLY_BAD_ANSWER). NULL: accept. */
+    /* Check the head of a 200 answer. Non-zero refuses the answer (TALLY_BAD_ANSWER). NULL:
+     * accept. */
     int (*check_answer)(void *user, const struct tally_answer *answer);
-    /* Receive answer bytes from `offset` on; a retry begins at 0 again. Non-zero fails the call. A
-     * server can send any number of bytes, so the callback should fail beyond the largest answer. */
+    /* Receive answer bytes from `offset` on; a retry begins at 0 again. Non-zero fails the
+     * call. A server can send any number of bytes, so the callback should fail beyond the
+     * largest answer. */
     int (*write_answer)(void *user, uint64_t offset, const void *bytes, size_t count);
     tally_progress_fn progress;
     void *user;

@@ -1,10 +1,11 @@
 /* The check of carries, and their addition: tally_carry_add().
  *
- *   header -> lines: integers are added modulo 2^n; floats are added word by word, in two's
- *   complement, and trimmed to the shortest form, so that equal sums have equal bytes -> CRC-32
+ *   header copied -> lines added -> CRC-32 computed
  *
- * The size of a sum of floats is known only after the addition. So the lines are added twice: first
- * to measure the sum, then to write it.
+ * Integers are added modulo 2^n. Exact sums of floats are added word by word, in two's
+ * complement, and reduced to the shortest form, so that equal sums have equal bytes. The size
+ * of the result is known only after the addition. So floats are added twice: first to measure
+ * the result, then to write it.
  *
  * Possible failures: TALLY_INVALID_ARGUMENT for bytes that are not a carry, or for carries of
  * different scans; TALLY_OUT_OF_MEMORY. The carries are then unchanged. Thread: any. */
@@ -27,20 +28,20 @@ enum {
     AT_LINES = 24,
     FLAG_EXCLUSIVE = 1,
     FLAG_REVERSE = 2,
-    FLAG_NAN_ZERO = 4, /* of floats; excludes FLAG_NAN_SKIP */
+    FLAG_NAN_ZERO = 4, /* floats only; not together with FLAG_NAN_SKIP */
     FLAG_NAN_SKIP = 8,
-    LINE_BYTES = 4, /* of a descriptor */
+    LINE_BYTES = 4, /* bytes of a line's descriptor */
     WORD_BYTES = 8,
     INFINITE = EXACT_SUM_PLUS | EXACT_SUM_MINUS,
     NEGATIVE_ZERO = 8
 };
 
-/* A line of floats: its descriptor, and its words in the carry. */
+/* The exact sum of a line of floats: its descriptor, and its words in the carry. */
 struct line {
     unsigned flags;
-    unsigned low;
-    unsigned count;
-    const unsigned char *words;
+    unsigned low;               /* index of the first stored word; lower words are 0 */
+    unsigned count;             /* number of stored words */
+    const unsigned char *words; /* borrowed, [count]; NULL in a result */
 };
 
 static enum dtype type_of(const unsigned char *carry)
@@ -58,8 +59,8 @@ static uint64_t position_of(const unsigned char *carry)
     return little_endian_load(carry + CARRY_AT_POSITION, sizeof(uint64_t));
 }
 
-/* Return the bytes before the words of the first line: the header, and the descriptors padded to a
- * whole word. The number of lines is below 2^60. */
+/* Return the offset of the first line's words: behind the header, and the descriptors padded to
+ * a multiple of WORD_BYTES. `lines` is below 2^60. */
 static uint64_t words_begin(uint64_t lines)
 {
     return CARRY_HEADER_BYTES + (lines * LINE_BYTES + WORD_BYTES - 1) / WORD_BYTES * WORD_BYTES;
@@ -78,7 +79,7 @@ uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines)
                : most;
 }
 
-/* CRC-32 as in zlib, four bits at a time. */
+/* Return the CRC-32 of zlib, computed four bits at a time. */
 static uint32_t crc_of(const unsigned char *bytes, uint64_t count)
 {
     static const uint32_t table[16] = {0x00000000, 0x1DB71064, 0x3B6E20C8, 0x26D930AC,
@@ -101,20 +102,21 @@ static uint64_t word_at(const struct line *line, unsigned i)
     return little_endian_load(line->words + (size_t)WORD_BYTES * i, WORD_BYTES);
 }
 
-/* Return a word of sign bits. */
+/* Return the word that extends `word` by its sign: all bits 0 or all bits 1. */
 static uint64_t sign_of(uint64_t word)
 {
     return word >> 63 != 0 ? UINT64_MAX : 0;
 }
 
-/* Return line `i`, whose words begin at `words`. */
+/* Return line `i` of a carry. `words`: first word of the line. */
 static struct line line_at(const unsigned char *carry, uint64_t i, const unsigned char *words)
 {
     const unsigned char *descriptor = carry + CARRY_HEADER_BYTES + i * LINE_BYTES;
     return (struct line){descriptor[0], descriptor[2], descriptor[3], words};
 }
 
-/* Whether the line is the shortest form of its sum, the only one allowed. */
+/* Whether a line is in the shortest form, the only form that docs/carry.md allows. `most`:
+ * largest number of words for the type. */
 static bool line_is_shortest(const struct line *line, bool exclusive, size_t most)
 {
     const bool one_flag = line->flags == 0 || line->flags == EXACT_SUM_NAN ||
@@ -232,7 +234,8 @@ bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *s
 
 /* ---- the sum ---- */
 
-/* Return word i of the line's sum: 0 or sign bits outside of the stored words. */
+/* Return word i of a line's sum. Words below the stored ones are 0; words above extend the
+ * sign. */
 static uint64_t sum_word(const struct line *line, unsigned i)
 {
     const unsigned end = line->low + line->count;
@@ -242,8 +245,8 @@ static uint64_t sum_word(const struct line *line, unsigned i)
     return i < end ? word_at(line, i - line->low) : sign_of(word_at(line, line->count - 1));
 }
 
-/* Add two finite sums. Stores the words of the sum from word *low on, in the shortest form, and
- * returns their number. */
+/* Add two finite sums. Stores the words of the result in its shortest form, and the index of
+ * the first of them in *low. Returns their number. */
 static unsigned add_words(const struct line *a, const struct line *b, unsigned *low,
                           uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
@@ -271,7 +274,7 @@ static unsigned add_words(const struct line *a, const struct line *b, unsigned *
     return end - begin;
 }
 
-/* Add two lines. Stores the words of *sum in `words`. */
+/* Add two lines. The words of *sum are stored in `words`. */
 static void add_lines(const struct line *a, const struct line *b, struct line *sum,
                       uint64_t words[EXACT_SUM_WORDS_MAX + 1])
 {
@@ -285,8 +288,9 @@ static void add_lines(const struct line *a, const struct line *b, struct line *s
     sum->count = add_words(a, b, &sum->low, words);
 }
 
-/* Add the lines of two carries of floats, and write them behind the header at `to`; NULL: measure
- * only. Returns the bytes of the sum; 0 if a line has more words than its type allows. */
+/* Add the lines of two carries of floats, and write the result behind the header at `to`; to
+ * NULL: compute the size only. Returns the bytes of the result with its header; 0 if a line has
+ * more words than its type allows. */
 static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsigned char *to)
 {
     const uint64_t lines = lines_of(a);

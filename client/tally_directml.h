@@ -1,9 +1,9 @@
 /* DirectML's cumulative summation on host buffers, computed by a Tally server.
  *
- * A program that uses DML_CUMULATIVE_SUMMATION_OPERATOR_DESC keeps its structures and passes them to
- * tally_dml_cumulative_summation() with two host buffers. Names, layouts
- * and values are those of the public DirectML interface, written from its documentation. Where
- * the original header is present, include it first and define TALLY_DIRECTML_NO_TYPES. */
+ * A program that uses DML_CUMULATIVE_SUMMATION_OPERATOR_DESC keeps its structures and passes
+ * them to tally_dml_cumulative_summation() with two host buffers. Names, layouts and values are
+ * those of the public DirectML interface, written from its documentation. Where the original
+ * header is present, include it first and define TALLY_DIRECTML_NO_TYPES. */
 #ifndef TALLY_DIRECTML_H
 #define TALLY_DIRECTML_H
 
@@ -114,14 +114,14 @@ typedef struct DML_CUMULATIVE_SUMMATION_OPERATOR_DESC {
 /* DML_BUFFER_BINDING with host memory instead of a resource. */
 struct tally_dml_binding {
     void *buffer;           /* start of the allocation; read-only for an input */
-    uint64_t offset;        /* of the tensor in the buffer, a multiple of 16 */
-    uint64_t size_in_bytes; /* of the bound range, >= TotalTensorSizeInBytes */
+    uint64_t offset;        /* offset of the tensor in the buffer, a multiple of 16 */
+    uint64_t size_in_bytes; /* size of the bound range, >= TotalTensorSizeInBytes */
 };
 
-/* Execute `desc` as `feature_level` (0: 5_0) defines it, on host buffers.
- * The binding rules are checked before anything is sent: sizes, offsets and alignment; the two ranges
- * must be identical (in place) or disjoint. Bytes of the output range beyond TotalTensorSizeInBytes
- * do not change; padding inside the tensor may become zero. The server checks the rules of the
+/* Execute `desc` as `feature_level` (0: 5_0) defines it, on host buffers. The binding rules are
+ * checked before anything is sent: sizes, offsets and alignment; the two ranges must be
+ * identical (in place) or disjoint. Bytes of the output range beyond TotalTensorSizeInBytes do
+ * not change; padding inside the tensor may become zero. The server checks the rules of the
  * operator. Retries and threads are those of tally_cumsum(). */
 TALLY_API enum tally_status
 tally_dml_cumulative_summation(struct tally *client,

@@ -1,20 +1,19 @@
-/* tally_exchange(): any request of the service, streamed through the caller's callbacks.
+/* tally_exchange(): any request of the service. The caller's callbacks provide the body, check
+ * the headers of the answer and receive its bytes. The caller checks the number of bytes.
  *
- * The request is checked and sent. check_answer() may refuse the head of the answer;
- * write_answer() receives the bytes. The caller checks their number.
- *
- * Possible failures: text that would break the request line or a header is TALLY_INVALID_ARGUMENT, a
- * refused answer is TALLY_BAD_ANSWER, a callback that cannot read or write is TALLY_LOCAL_IO.
- * Thread: the caller's. */
+ * Possible failures: TALLY_INVALID_ARGUMENT for text that cannot be in a request line or a
+ * header, TALLY_BAD_ANSWER if check_answer() refuses the answer, TALLY_LOCAL_IO if another
+ * callback fails. Thread: the caller's. */
 #include "client/call.h"
 
 #include <string.h>
 
 enum {
-    HEADER_MOST = 400
+    HEADER_MOST = 400 /* longest value of a header, in bytes */
 };
 
-/* Whether text may stand in a request line or a header: ASCII from `lowest` on. */
+/* Whether text can be in a request line or a header: printable ASCII, no character below
+ * `lowest`. */
 static bool is_clean(const char *text, char lowest)
 {
     while (text != NULL && *text >= lowest && *text <= '~') {
@@ -27,7 +26,7 @@ static enum tally_status user_begin(void *context, const struct tally_answer *an
                                     uint64_t *due, struct tally_error *err)
 {
     const struct tally_request *request = context;
-    *due = UINT64_MAX; /* any number */
+    *due = UINT64_MAX; /* any length */
     if (request->check_answer == NULL || request->check_answer(request->user, answer) == 0) {
         return TALLY_OK;
     }
@@ -48,6 +47,7 @@ static enum tally_status user_write(void *context, uint64_t offset, const void *
     return client_error_set(err, TALLY_LOCAL_IO, "writing the answer failed");
 }
 
+/* Return the fault of a request; NULL: none. */
 static const char *request_trouble(const struct tally_request *request)
 {
     if (request == NULL || request->struct_size != sizeof *request) {
@@ -81,7 +81,7 @@ enum tally_status tally_exchange(struct tally *client, const struct tally_reques
     if (trouble != NULL) {
         return client_error_set(err, TALLY_INVALID_ARGUMENT, "%s", trouble);
     }
-    struct tally_request copy = *request; /* a context is not const */
+    struct tally_request copy = *request; /* spec.context is not const */
     bool get = request->method != NULL &&
                (strcmp(request->method, "GET") == 0 || strcmp(request->method, "HEAD") == 0);
     const char *type = request->content_type;

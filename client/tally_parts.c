@@ -1,13 +1,13 @@
 /* A tensor summed in parts along its axis: tally_parts_open(), _next(), _close().
  *
- *   open -> next: [ carry ][ elements ] sent, [ carry ][ sums ] answered -> ... -> close
+ *   open -> next: [ carry ][ elements ] sent, [ carry ][ sums ] received -> ... -> close
  *
- * The carry of the last successful part is sent in front of the next part. The carry of an answer is
- * received into a second buffer, and replaces the first one only after the whole answer is verified.
- * So a failed part can be sent again, by a retry or by the caller.
+ * The carry of the last successful part is sent in front of the next part. The carry of an
+ * answer is received to a second buffer. The buffers are exchanged after the whole answer is
+ * verified, so a failed part can be sent again, by a retry or by the caller.
  *
- * Possible failures: those of tally_cumsum(); the carry is then unchanged. Thread: one at a time for
- * each struct tally_parts. */
+ * Possible failures: those of tally_cumsum(); the carry does not change then. Thread: one at a
+ * time for each struct tally_parts. */
 #include "client/cumsum_call.h"
 
 #include "proto/carry.h"
@@ -21,12 +21,13 @@ struct tally_parts {
     struct tally_scan scan;
     int64_t sizes[TALLY_MAX_RANK];
     int64_t strides[TALLY_MAX_RANK];
-    unsigned char initial[sizeof(uint64_t)]; /* the number that scan.initial points to */
-    int64_t *along;                          /* entry of the axis in `sizes` */
-    int64_t position; /* elements of each line summed so far, without the initial value */
-    struct front
-        carry;         /* carry of the elements summed so far; no bytes before the first part */
-    struct front next; /* carry of the answer in progress */
+    unsigned char
+        initial[sizeof(uint64_t)]; /* copy of the initial value; scan.initial points here */
+    int64_t *along;                /* points to the size of the axis in `sizes` */
+    int64_t
+        position; /* elements of each line summed so far; the initial value is not counted */
+    struct front carry; /* carry of these elements; no bytes before the first part */
+    struct front next;  /* carry of the answer in progress */
     struct cumsum_call call;
 };
 
@@ -90,7 +91,7 @@ enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count, con
     struct cumsum_call *call = &parts->call;
     struct tally_scan scan = parts->scan;
     const bool first = parts->carry.bytes == NULL;
-    if (!first) { /* the carry includes the initial value, and the first part had the extra sum */
+    if (!first) { /* the carry includes the initial value; the extra sum was in part 1 */
         scan.initial = NULL;
         scan.include_initial = 0;
     }
@@ -144,7 +145,7 @@ enum tally_status tally_parts_restore(struct tally_parts *parts, const void *car
                                 "these bytes are not a carry of tally_parts_carry()");
     }
     if (parts->scan.initial != NULL &&
-        position-- == 0) { /* the initial value counts as an element */
+        position-- == 0) { /* the position in a carry counts the initial value as an element */
         return client_error_set(
             err, TALLY_INVALID_ARGUMENT,
             "the carry is of a tensor without an initial value, and the scan "

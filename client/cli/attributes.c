@@ -1,5 +1,5 @@
-/* The initial value is read by the reader of the service (proto/json/number_text.h); libtally checks
- * which attributes go together. */
+/* The number reader of the service (proto/json/number_text.h) converts the initial value.
+ * libtally checks which attributes may be combined. */
 #include "client/cli/attributes.h"
 
 #include "client/cli/terminal.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    SHOWN = 40 /* characters of a number in a complaint */
+    SHOWN = 40 /* characters of a number that a complaint shows, at most */
 };
 
 static enum tally_dtype type_of_sums(const struct settings *settings, enum tally_dtype dtype)

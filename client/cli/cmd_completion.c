@@ -1,6 +1,6 @@
-/* `tally completion SHELL`: completion scripts for bash, zsh and fish (completion.*). At a Tab each
- * script calls `tally --complete WORD...`, which prints the completions of the last word from the
- * tables of options and commands.
+/* `tally completion SHELL` prints the completion script for bash, zsh or fish (completion.*).
+ * When the user types a Tab, the script executes `tally --complete WORD...`, which prints the
+ * completions of the last word. The tables of options and commands have the completions.
  *
  * Possible failures: an unknown shell is EXIT_USAGE. Thread: the main one. */
 #include "client/cli/commands.h"
@@ -12,8 +12,8 @@ EMBED(completion_bash, "client/cli/completion.bash");
 EMBED(completion_zsh, "client/cli/completion.zsh");
 EMBED(completion_fish, "client/cli/completion.fish");
 
-/* Return the option in this word, --name or -abc, whose value is the next word; else NULL. */
-static const struct option_row *option_that_waits(const char *word)
+/* Return the option in a word (--name or -abc) if its value is the next word; else NULL. */
+static const struct option_row *option_without_value(const char *word)
 {
     const struct option_row *row = NULL;
     if (word[1] == '-') {
@@ -30,7 +30,8 @@ static const struct option_row *option_that_waits(const char *word)
     return NULL;
 }
 
-/* Offer words that blanks separate, each behind the first `count` bytes of `before`. */
+/* Print words that are separated by blanks, each with a prefix: the first `count` bytes of
+ * `before`. */
 static void offer_words(const char *words, const char *before, size_t count)
 {
     while (*words != '\0') {
@@ -41,7 +42,7 @@ static void offer_words(const char *words, const char *before, size_t count)
     }
 }
 
-/* Offer the values of an option; NULL: none. */
+/* Print the values of an option with a prefix; row NULL: print nothing. */
 static void offer_value(const struct option_row *row, const char *before, size_t count)
 {
     if (row != NULL && row->kind == OPTION_CHOICE) {
@@ -51,7 +52,7 @@ static void offer_value(const struct option_row *row, const char *before, size_t
     }
 }
 
-/* Offer the options of a command; COMMAND_COUNT: those of all commands. */
+/* Print the options of a command; COMMAND_COUNT: of all commands. */
 static void offer_options(enum command_id command)
 {
     for (size_t i = 0; i < option_row_count; i++) {
@@ -70,12 +71,12 @@ void completion_offer(int count, char **words)
     const char *last = count > 0 ? words[count - 1] : "";
     const char *equals = strncmp(last, "--", 2) == 0 ? strchr(last, '=') : NULL;
     enum command_id command = COMMAND_COUNT;
-    const struct option_row *waits = NULL;
+    const struct option_row *pending = NULL;
     for (int i = 0; i + 1 < count; i++) {
-        if (waits != NULL) {
-            waits = NULL;
+        if (pending != NULL) {
+            pending = NULL;
         } else if (words[i][0] == '-' && words[i][1] != '\0') {
-            waits = option_that_waits(words[i]);
+            pending = option_without_value(words[i]);
         } else if (command == COMMAND_COUNT && strcmp(words[i], "help") != 0) {
             command = command_named(words[i]);
             if (command == COMMAND_COUNT) {
@@ -85,8 +86,8 @@ void completion_offer(int count, char **words)
     }
     const char *operands =
         command != COMMAND_COUNT ? command_rows[command].operand_choices : NULL;
-    if (waits != NULL) {
-        offer_value(waits, "", 0);
+    if (pending != NULL) {
+        offer_value(pending, "", 0);
     } else if (equals != NULL) {
         offer_value(option_named(last + 2, (size_t)(equals - last - 2)), last,
                     (size_t)(equals + 1 - last));

@@ -1,11 +1,11 @@
-/* `tally cumsum`: a tensor from a file or a pipe, its sums to a file or a pipe.
+/* `tally cumsum` sums a tensor from a file or a pipe, and writes the sums to a file or a pipe.
  *
  *   source opened -> formats chosen -> offsets loaded -> summed part by part (cumsum_parts.c)
  *
- * A JSON object is a whole request of the HTTP API, whose answer is written as the server sent it.
+ * A JSON object is a whole request of the HTTP API. Its answer is written unchanged.
  *
- * Possible failures: wrong input is refused before it is sent. A failed call does not change the
- * output. Thread: the main one. */
+ * Possible failures: wrong input is EXIT_USAGE, and is not sent. A failed call does not change
+ * an output file. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/destination.h"
 #include "client/cli/exchange.h"
@@ -20,10 +20,10 @@
 
 enum {
     ANSWER_MOST =
-        256 << 20 /* largest answer to a whole request, in bytes: it is kept in memory */
+        256 << 20 /* limit for the answer to a whole request, which is kept in memory; bytes */
 };
 
-/* Complain about raw numbers without type or shape. */
+/* Complain that raw input needs --dtype and --shape. */
 static int ask_for_description(const struct settings *settings, const struct source *source)
 {
     return complain(EXIT_USAGE,
@@ -42,15 +42,20 @@ static int choose_output(const struct settings *settings, enum format input,
     if (*output != FORMAT_NONE) {
         return EXIT_DONE;
     }
-    const char *dot = settings->output == NULL ? NULL : strrchr(settings->output, '.');
-    if (dot != NULL && strcmp(dot, ".npz") == 0) {
-        return complain(EXIT_USAGE,
-                        "%s: a result is one array, not an NPZ archive: name it .npy, or give "
-                        "its --output-format",
-                        settings->output);
+    *output = format_of_file(settings->output);
+    if (*output != FORMAT_NONE) {
+        return EXIT_DONE;
     }
-    const enum format named = format_of_file(settings->output);
-    *output = named != FORMAT_NONE ? named : input;
+    const char *slash = settings->output == NULL ? NULL : strrchr(settings->output, '/');
+    const char *name = slash == NULL ? settings->output : slash + 1;
+    const char *ending = name == NULL ? NULL : strrchr(name, '.');
+    if (ending != NULL && ending != name && isalpha((unsigned char)ending[1]) != 0) {
+        return complain(EXIT_USAGE,
+                        "%s: a result has no format %s; the formats are .npy, .bin and .raw "
+                        "(raw), .json, .txt and .csv, or give one by --output-format",
+                        settings->output, ending);
+    }
+    *output = input;
     return EXIT_DONE;
 }
 
@@ -112,7 +117,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-/* Whether standard output is the input file, which would be overwritten while it is read. */
+/* Whether the result would be written to the input file through standard output. */
 static bool is_own_output(const struct source *source, const char *output)
 {
     struct stat from;
@@ -121,7 +126,7 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* Whether an option says something about the sum or the tensor. */
+/* Whether the command line has an option that describes the sum or the tensor. */
 static bool sum_is_described(const struct settings *settings)
 {
     return settings->axis_given || settings->exclusive || settings->reverse ||
@@ -131,7 +136,8 @@ static bool sum_is_described(const struct settings *settings)
            settings_have_strides(settings);
 }
 
-/* Send a JSON object, which is a whole request of the HTTP API, and write the whole answer. */
+/* Send the JSON object in the memory of the source as a request of the HTTP API, and write the
+ * answer. */
 static int send_request(const struct settings *settings, struct tally *client,
                         const struct source *source, enum format output)
 {
@@ -156,12 +162,12 @@ static int send_request(const struct settings *settings, struct tally *client,
     return exchange_json(client, request, ANSWER_MOST, settings->output);
 }
 
-/* Sum the input. *output_path is the target of a link (destination_follow()), *offsets are the numbers
- * of --offsets; the caller frees both. */
+/* Sum the input. Outputs, freed by the caller also after a failure: *output_path is memory of
+ * destination_follow(), *offsets are the numbers of --offsets. */
 static int sum_source(const struct settings *settings, struct tally *client,
                       struct source *source, char **output_path, int64_t **offsets)
 {
-    struct settings followed = *settings; /* with the target of the output, and the offsets */
+    struct settings followed = *settings; /* with resolved `output`, and offsets */
     enum format input = FORMAT_NONE;
     enum format output = FORMAT_NONE;
     size_t first = 0;

@@ -1,10 +1,10 @@
-/* `tally devices`, `tally health`, `tally version`: information about the server, as a table or a
- * line for people, with --json for programs. `tally console`: the address of the server's console,
- * which xdg-open opens in a browser if it is installed.
+/* `tally devices`, `tally health` and `tally version` print information about the server: a
+ * table or a line, or JSON with --json. `tally console` prints the address of the server's
+ * console, and opens it in a browser if xdg-open is installed.
  *
- * Possible failures: the exit status of the call's error (terminal.h); a server that is alive but
- * not ready is EXIT_BUSY; a browser cannot reach a server on a Unix socket, EXIT_USAGE. Thread: the
- * main one. */
+ * Possible failures: a failed call has the exit status of its error (terminal.h). `health`
+ * returns EXIT_BUSY for a server that is not ready. `console` returns EXIT_USAGE for a Unix
+ * socket, which no browser can reach. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/exchange.h"
 #include "client/cli/terminal.h"
@@ -20,7 +20,7 @@
 enum {
     ADDRESS_TEXT = 2048,
     DEVICES_MAX = 64,
-    PAGE_MOST = 1 << 20 /* largest list of devices, in bytes */
+    PAGE_MOST = 1 << 20 /* limit for the list of devices, in bytes */
 };
 
 /* ---- devices ---- */
@@ -56,7 +56,7 @@ int command_devices(const struct settings *settings, struct tally *client)
     int count = 0;
     struct tally_error err;
     static struct tally_device devices[DEVICES_MAX];
-    if (settings->json) { /* the text of the server, unchanged */
+    if (settings->json) { /* the server's JSON is printed unchanged */
         const struct tally_request request = {.method = "GET", .path = "/v1/devices"};
         return exchange_json(client, request, PAGE_MOST, NULL);
     }

@@ -1,8 +1,9 @@
-/* `tally token new NAME`: a token for a server with --token-file. The line for that file is printed
- * on standard output, the token on standard error. The token is not stored.
+/* `tally token new NAME` makes a token for a server with --token-file. The line for that file
+ * is printed on standard output, the token on standard error. The token is not stored.
  *
- * Possible failures: a name or scopes that the server would refuse are EXIT_USAGE. Without random
- * bytes, or if the token cannot be printed, no line for the file is printed. Thread: the main one. */
+ * Possible failures: a name or scopes that the server would refuse are EXIT_USAGE. If the
+ * system has no random bytes, or the token cannot be printed, the line for the file is not
+ * printed: EXIT_LOCAL. Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 #include "proto/text.h"
@@ -15,12 +16,12 @@
 
 enum {
     SECRET_BYTES = 32,
-    SECRET_CHARS = 43, /* six bits each */
-    BASE64_CHARS = 44, /* the same, padded */
+    SECRET_CHARS = 43, /* base64 of the secret without padding */
+    BASE64_CHARS = 44, /* base64 of the secret with padding */
     HASH_BYTES = 32
 };
 
-static const char PREFIX[] = "tally_"; /* for people and scanners that look for secrets */
+static const char PREFIX[] = "tally_"; /* lets people and secret scanners recognize a token */
 
 static bool scopes_are_known(const char *scopes)
 {

@@ -1,6 +1,6 @@
-/* The commands of `tally`. Each returns EXIT_DONE, or an exit status after complaining. main() owns
- * the client, which is NULL for `token` and `completion`. Thread: the main one; `cumsum` starts and
- * joins others. */
+/* The commands of `tally`. Each function returns EXIT_DONE, or an exit status after
+ * complaining. The client is owned by main(), and NULL for `token` and `completion`. Thread:
+ * the main one. */
 #ifndef TALLY_CLI_COMMANDS_H
 #define TALLY_CLI_COMMANDS_H
 
@@ -8,7 +8,7 @@
 #include "client/cli/options.h"
 
 int command_cumsum(const struct settings *settings, struct tally *client);
-/* Sum a tensor part by part. A failed call does not change the output. */
+/* Sum the tensor in `source`, part by part, and write the result to settings->output. */
 int cumsum_parts(const struct settings *settings, struct tally *client, struct source *source,
                  enum format input, enum format output);
 int command_devices(const struct settings *settings, struct tally *client);
@@ -18,8 +18,9 @@ int command_console(const struct settings *settings, struct tally *client);
 int command_token(const struct settings *settings, struct tally *client);
 int command_completion(const struct settings *settings, struct tally *client);
 
-/* Print the completions of the last of these words behind `tally`, for completion scripts: a line
- * each, with a tab and a description; or "<file>" alone. */
+/* Print the possible completions of the last word of a command line, for completion scripts.
+ * The words do not include `tally`. A line is WORD, a tab and a description. The single line
+ * "<file>" stands for the names of files. */
 void completion_offer(int count, char **words);
 
 #endif

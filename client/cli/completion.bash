@@ -1,7 +1,8 @@
 # bash completion for tally: `tally --complete` prints the completions.
 #
-# Bash splits words at '=' and ':', and completes the text behind: this function joins the pieces first,
-# and removes the joined prefix from the answers. Readline, which handles quotes, completes files.
+# Bash splits words at '=' and ':', and completes only the last piece. This function joins the pieces, and
+# removes the joined prefix from the completions. Readline completes the names of files, because it
+# handles quotes.
 _tally() {
     local line=${COMP_LINE:0:COMP_POINT} head='' words piece i
     local -a whole=()

@@ -1,16 +1,16 @@
-/* Sums of a tensor of any size, part by part, with the memory of two parts. A tensor with strides, or in
- * Fortran order where the result is in C order, is one part.
+/* Sums of a tensor of any size, part by part, with the memory of two parts. A tensor with
+ * strides is one part. So is a tensor in Fortran order if its result is in C order.
  *
  *   next part (a box of the tensor) -> read -> summed by the server -> written -> counted
  *
- * Two parts of a file that do not depend on each other are in flight at a time (tally_submit()); the
- * sums of each overwrite its elements in memory, which are read again before the part is repeated.
- * Other parts are summed one after the other.
+ * Two independent parts of a file are in flight at a time (tally_submit()). The sums of such a
+ * part overwrite its elements in memory; before the part is repeated, its elements are read
+ * again. Parts of a stream, and parts that need a carry, are summed one after the other.
  *
- * Possible failures: while the server is not reached after it has answered once, a part is repeated
- * until --timeout has passed. A line of text that cannot be read ends the job after the sums of the
- * lines before it are written. Thread: the main one, which shows the progress; libtally's thread runs
- * the callbacks of submitted parts. */
+ * Possible failures: if the server has answered once and then cannot be reached, the part is
+ * repeated until --timeout has passed. A line of text that cannot be read ends the job; the
+ * sums of the lines before that line are written first. Thread: the main one, which shows the
+ * progress; libtally's thread runs the callbacks of submitted parts. */
 #include "client/cli/commands.h"
 
 #include "client/cli/attributes.h"
@@ -30,10 +30,10 @@
 enum {
     SLOTS = 2,
     SHOW_MS = 100,
-    GATHER_SHARE = 2, /* part of --flush-ms for gathering; the rest is for the request */
-    PAUSE_MS = 200,   /* before the first repetition of a part; doubled for each further one */
-    PAUSES_MOST = 32, /* longest pause, in PAUSE_MS */
-    PATIENCE_S = 600
+    GATHER_SHARE = 2, /* 1/2 of --flush-ms is for gathering lines, the rest for the request */
+    PAUSE_MS = 200,   /* pause before a part is repeated; doubled for each further attempt */
+    PAUSES_MOST = 32, /* longest pause, in units of PAUSE_MS */
+    PATIENCE_S = 600  /* default of --timeout, in seconds */
 };
 
 /* A part in memory. */
@@ -42,38 +42,38 @@ struct slot {
     char *input;  /* elements; borrowed from the job */
     char *output; /* sums; may be `input` */
     struct box box;
-    enum tally_dtype dtype; /* of the elements */
-    bool submitted;         /* the first attempt is libtally's, and await_part() is due */
-    _Atomic bool running;   /* libtally has not called on_done() yet */
+    enum tally_dtype dtype; /* type of the elements */
+    bool submitted;         /* the first attempt was submitted; await_part() must be called */
+    _Atomic bool running;   /* the submitted attempt is not done */
     sem_t done;             /* posted by on_done() */
     struct tally_error err; /* outcome of the last attempt; not read while running */
-    _Atomic int64_t moved;  /* bytes of the last attempt, both ways */
+    _Atomic int64_t moved;  /* bytes sent and received by the last attempt */
 };
 
 struct parts_job {
     const struct settings *settings;
     struct tally *client;
-    struct attributes attributes; /* of the sum */
-    struct attributes wider;      /* of the sum after text became float64 */
-    bool is_wider;                /* `wider` is set */
-    bool keeps_lines;             /* the result has the lines of the input, with sums in them */
-    struct tensor sums;           /* the result */
-    struct cutting sums_cutting;  /* of the result */
+    struct attributes attributes; /* attributes of the sum */
+    struct attributes wider;     /* the same for float64, after a line of text needed float64 */
+    bool is_wider;               /* `wider` is set */
+    bool keeps_lines;            /* --columns: the result has the lines of the input */
+    struct tensor sums;          /* the result */
+    struct cutting sums_cutting; /* division of the result into boxes */
     struct part_source source;
     struct part_sink sink;
-    struct tally_parts *parts;    /* owned: the sum of chained boxes; NULL: there is none */
-    enum tally_dtype parts_dtype; /* of the elements of `parts` */
-    struct kept_lines kept;       /* of text: the lines of the box, if the sink needs them */
-    char *buffers[SLOTS]; /* owned: each has room for the elements and the sums of a part */
+    struct tally_parts *parts;    /* owned: the sum of chained boxes; NULL: no chained boxes */
+    enum tally_dtype parts_dtype; /* element type of `parts` */
+    struct kept_lines kept;       /* lines of the box, if keeps_lines */
+    char *buffers[SLOTS]; /* owned: each has room for the elements, or the sums, of a part */
     struct slot slots[SLOTS];
-    uint64_t moved;           /* bytes of finished parts, both ways */
-    bool answered;            /* the server has answered at least once */
-    _Atomic bool failed;      /* a submitted part is no longer needed */
-    bool in_order;            /* the parts are read or written in the order of the tensor */
-    bool whole;               /* the tensor is one part, which the next three lists describe */
-    struct number_list shape; /* of the elements */
-    struct number_list strides;        /* of the elements; count 0: packed */
-    struct number_list output_strides; /* of the sums; count 0: packed */
+    uint64_t moved;             /* bytes of the elements and sums of finished parts */
+    bool answered;              /* the server has answered at least once */
+    _Atomic bool failed;        /* the job has failed: submitted parts are cancelled */
+    bool in_order;              /* the parts must be read, or written, from first to last */
+    bool whole;                 /* the tensor is one part, described by the next three lists */
+    struct number_list shape;   /* sizes of the tensor */
+    struct number_list strides; /* layout of the elements; count 0: packed */
+    struct number_list output_strides; /* layout of the sums; count 0: packed */
 };
 
 /* ---- sums ---- */
@@ -95,7 +95,7 @@ static int on_progress(void *user, int64_t sent, int64_t send_total, int64_t rec
     struct slot *slot = user;
     (void)send_total, (void)receive_total;
     slot->moved = sent + received;
-    if (!slot->submitted) { /* on the main thread */
+    if (!slot->submitted) { /* this is the main thread */
         show_moved(slot->job);
     }
     return interrupted() || slot->job->failed;
@@ -109,7 +109,8 @@ static void on_done(void *user, const struct tally_error *result)
     MUST(sem_post(&slot->done));
 }
 
-/* Return the scan of a part with these sizes. */
+/* Return a scan with the attributes of the slot's element type. `sizes` must outlive the
+ * scan. */
 static struct tally_scan scan_of(struct slot *slot, const int64_t sizes[3])
 {
     const struct parts_job *job = slot->job;
@@ -122,7 +123,7 @@ static struct tally_scan scan_of(struct slot *slot, const int64_t sizes[3])
     return scan;
 }
 
-/* Let a scan describe a tensor that is one part. */
+/* Set the shape, layout and axis of a tensor that is one part. */
 static void describe_whole(const struct parts_job *job, struct tally_scan *scan)
 {
     scan->rank = job->shape.count;
@@ -132,37 +133,39 @@ static void describe_whole(const struct parts_job *job, struct tally_scan *scan)
     scan->axis = job->settings->axis;
 }
 
-/* Whether to repeat a part: the server has answered before and is not reached now, or a proxy
- * reports that (502). A connection that broke during the very first attempt may have broken inside
- * the answer, which libtally does not repeat if the answer overwrites the elements. */
+/* Whether to repeat a part. The server must have answered before; now it cannot be reached, or
+ * a proxy cannot reach it (502). The first attempt is an exception: its connection may have
+ * broken in the middle of the answer, and libtally does not repeat a request whose answer
+ * overwrites the elements. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
     const double patience =
         job->settings->timeout_s > 0 ? job->settings->timeout_s : (double)PATIENCE_S;
-    const bool away = err->status == TALLY_CONNECT || err->status == TALLY_CONNECTION_LOST ||
-                      err->status == TALLY_BUSY || err->http_status == 502;
-    const bool there = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
-    return away && there && job->settings->retries != 0 && !interrupted() &&
+    const bool unreachable = err->status == TALLY_CONNECT ||
+                             err->status == TALLY_CONNECTION_LOST ||
+                             err->status == TALLY_BUSY || err->http_status == 502;
+    const bool was_reached = job->answered || (first && err->status == TALLY_CONNECTION_LOST);
+    return unreachable && was_reached && job->settings->retries != 0 && !interrupted() &&
            (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
-/* Wait until a submitted part is done. */
+/* Wait until a submitted part is done, and show the progress meanwhile. Returns its status. */
 static enum tally_status await_part(struct slot *slot)
 {
     while (slot->running) {
         const int64_t until_ns = now_ns() + SHOW_MS * 1000000L;
         const struct timespec until = {until_ns / 1000000000, until_ns % 1000000000};
-        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* else it is time to show */
+        (void)sem_clockwait(&slot->done, CLOCK_MONOTONIC, &until); /* for SHOW_MS at most */
         show_moved(slot->job);
     }
     slot->submitted = false;
     return slot->err.status;
 }
 
-/* Have `count` elements along the axis summed, behind the carry of the job's parts if the boxes are
- * chained. The first attempt may be submitted already. While the server does not answer, the request
- * is repeated. */
+/* Sum `count` elements along the axis; for chained boxes, after the carry of job->parts. The
+ * first attempt may already be submitted. The request is repeated as long as worth_waiting()
+ * allows. Returns EXIT_DONE, or an exit status after complaining. */
 static int sum_elements(struct slot *slot, const struct tally_scan *scan, int64_t count,
                         char *input, char *output)
 {
@@ -194,16 +197,18 @@ static int sum_elements(struct slot *slot, const struct tally_scan *scan, int64_
     return interrupted() ? complain(EXIT_INTERRUPTED, "interrupted") : complain_error(err);
 }
 
-/* Replace the int64 sums of chained boxes by float64 sums. The sums so far, which are what a row of zeros
- * sums up to, enter the new sum in parts as two rows: the high and the low halves of the integers,
- * which float64 holds exactly. */
+/* Continue an int64 sum of chained boxes as a float64 sum. First a row of zeros is summed: the
+ * server answers with the int64 sums so far. Then two float64 rows are summed as the beginning
+ * of the new sum: the high and the low 32 bits of these integers. float64 represents both
+ * exactly. */
 static int widen_parts(struct slot *slot)
 {
     struct parts_job *job = slot->job;
     const size_t columns = job->source.cutting.inner;
     const int64_t sizes[3] = {1, 0, (int64_t)columns};
     const struct tally_scan scan = scan_of(slot, sizes);
-    struct tally_scan rest = scan; /* the initial value is in the sums so far */
+    struct tally_scan rest =
+        scan; /* without the initial value, which the sums so far include */
     struct tally_error err;
     rest.initial = NULL;
     rest.include_initial = 0;
@@ -237,7 +242,8 @@ static int widen_parts(struct slot *slot)
 
 /* ---- parts ---- */
 
-/* Read the next box. slot->box.outers is 0 if there is none. */
+/* Read the next box to a slot; slot->box.outers is 0 at the end. Opens the sum of the first
+ * chained box of each line, and widens the sum if the text now has float64. */
 static int read_next(struct slot *slot)
 {
     struct parts_job *job = slot->job;
@@ -263,7 +269,8 @@ static int read_next(struct slot *slot)
     return job->parts != NULL ? EXIT_DONE : complain_error(&err);
 }
 
-/* Return the scan of the part in a slot; `sizes` gets its sizes, and must outlive the scan. */
+/* Return the scan of the part in a slot. The sizes are stored in `sizes`, which must outlive
+ * the scan. */
 static struct tally_scan scan_of_part(struct slot *slot, int64_t sizes[3])
 {
     const struct parts_job *job = slot->job;
@@ -277,7 +284,7 @@ static struct tally_scan scan_of_part(struct slot *slot, int64_t sizes[3])
     return scan;
 }
 
-/* Begin to sum a part. If libtally takes no more calls, finish_part() does that. */
+/* Submit a part. If libtally refuses the call, finish_part() sums the part. */
 static void submit_part(struct slot *slot)
 {
     int64_t sizes[3];
@@ -291,7 +298,7 @@ static void submit_part(struct slot *slot)
     }
 }
 
-/* Sum a part, unless it was submitted, and write the sums. */
+/* Sum a part, or wait for the submitted sum, and write the sums. */
 static int finish_part(struct slot *slot)
 {
     struct parts_job *job = slot->job;
@@ -310,8 +317,8 @@ static int finish_part(struct slot *slot)
                            slot->output, job->keeps_lines ? job->kept.bytes : NULL);
 }
 
-/* Sum independent parts of a file, in the two slots in turn: while one part is summed, the part before
- * it is written, and the part after it is read. */
+/* Sum independent parts of a file. Part i uses slot i % 2. While the server sums one part, this
+ * thread writes the sums of the previous part and reads the next part. */
 static int sum_pairs(struct parts_job *job)
 {
     for (uint64_t i = 0;; i++) {
@@ -372,7 +379,8 @@ static int run_job(struct parts_job *job)
     return status;
 }
 
-/* Refuse a reversed sum of what can only be read from its start. */
+/* Refuse --reverse if the axis is cut and the input or output can only be used from first to
+ * last: a reversed sum begins with the last part. */
 static int check_direction(const struct parts_job *job)
 {
     const struct settings *settings = job->settings;
@@ -402,13 +410,13 @@ static void shape_in_c_order(struct parts_job *job)
         tensor->shape.numbers[i] = reversed.numbers[last - i];
         job->strides.numbers[i] = stride;
         if (__builtin_mul_overflow(stride, tensor->shape.numbers[i], &stride)) {
-            stride = 0; /* the tensor is empty: the file is shorter than 2^63 bytes */
+            stride = 0; /* possible for an empty tensor only: files have less than 2^63 bytes */
         }
     }
     tensor->fortran_order = false;
 }
 
-/* Check that a list of strides has a number for each dimension. */
+/* Check that a list of strides is absent, or has a number for each dimension. */
 static int check_strides(const struct parts_job *job, const char *option,
                          const struct number_list *strides)
 {
@@ -420,8 +428,9 @@ static int check_strides(const struct parts_job *job, const char *option,
                           option, strides->count, strides->count == 1 ? "" : "s", rank);
 }
 
-/* Describe the result of a tensor that is one part. The elements and the sums are flat arrays, which
- * the scan lays out. A file has exactly the bytes of the elements, JSON may have more. */
+/* Describe a tensor that is one part, and its result. Both are read and written as flat arrays;
+ * the strides are in the scan. The input must have exactly the bytes that the strides cover;
+ * JSON may have more. */
 static int open_whole(struct parts_job *job, enum format input)
 {
     struct tensor *tensor = &job->source.tensor;
@@ -446,15 +455,15 @@ static int open_whole(struct parts_job *job, enum format input)
     const size_t sum = tally_dtype_bytes(job->sums.dtype);
     job->source.cutting = cutting_of_flat(bytes / element, element);
     job->sums_cutting = cutting_of_flat(sum_bytes / sum, sum);
-    if (job->output_strides.count > 0) { /* sums and gaps are a flat array */
+    if (job->output_strides.count > 0) { /* the result is a flat array of sums and gaps */
         job->sums.shape =
             (struct number_list){.count = 1, .numbers = {(int64_t)(sum_bytes / sum)}};
     }
     return EXIT_DONE;
 }
 
-/* The size of an open axis is the last offset; text without a line has the size 0. libtally checks
- * every other size against the offsets. */
+/* Set the size of an open axis to the last offset, or to 0 for text without a line. libtally
+ * compares a size that is known to the offsets. */
 static void close_axis(struct parts_job *job, int64_t axis)
 {
     const struct tally_scan *scan = &job->attributes.scan;
@@ -466,8 +475,8 @@ static void close_axis(struct parts_job *job, int64_t axis)
     }
 }
 
-/* Read the attributes, and describe the result: sums along dimension `axis` of the tensor in the
- * file. */
+/* Read the attributes, and set the type and shape of the result. `axis` is the dimension in the
+ * order of the file. Refuses attributes that the format of the result does not allow. */
 static int describe_sums(struct parts_job *job, int64_t axis, enum format output)
 {
     const struct settings *settings = job->settings;
@@ -506,8 +515,8 @@ static int describe_sums(struct parts_job *job, int64_t axis, enum format output
     return EXIT_DONE;
 }
 
-/* Determine the tensor in the input, and whether it must be one part. *flat: the tensor is a JSON array
- * that is not nested. */
+/* Determine the type and shape of the input, and whether the tensor must be one part. Sets
+ * *flat if the input is a JSON array that is not nested. */
 static int open_tensor(struct parts_job *job, enum format input, enum format output, bool *flat)
 {
     const struct settings *settings = job->settings;
@@ -523,11 +532,11 @@ static int open_tensor(struct parts_job *job, enum format input, enum format out
     if (tensor->fortran_order && output != FORMAT_NPY) {
         if (bytes->stream) {
             STEP(source_load(bytes));
-            STEP(tensor_of_npy(bytes, tensor)); /* its length is known now */
+            STEP(tensor_of_npy(bytes, tensor)); /* again, now that the length is known */
         }
         job->whole = true;
         shape_in_c_order(job);
-    } else if (input == FORMAT_NPY && bytes->stream) { /* the rest is the data */
+    } else if (input == FORMAT_NPY && bytes->stream) { /* the header is consumed */
         source_drop(bytes, (size_t)tensor->data_offset);
     }
     return EXIT_DONE;
@@ -570,7 +579,7 @@ static int open_job(struct parts_job *job, enum format input, enum format output
     const bool at_once = settings->offsets != NULL && axis == 0;
     job->source.gather_ms = at_once ? -1 : (int)settings->flush_ms / GATHER_SHARE;
     job->sink.cutting = &job->sums_cutting;
-    if (flat && output == FORMAT_JSON) { /* flat like the input, whatever --shape is */
+    if (flat && output == FORMAT_JSON) { /* a flat array has a flat result despite --shape */
         const uint64_t count = cutting_bytes(&job->sums_cutting) / terms.sum_bytes;
         job->sums.shape = (struct number_list){.count = 1, .numbers = {(int64_t)count}};
     }
@@ -578,7 +587,8 @@ static int open_job(struct parts_job *job, enum format input, enum format output
         struct text_reader *text = &job->source.text;
         job->sink.reader = text;
         job->keeps_lines = format_is_text(output) && text->chosen != NULL;
-        text->undecided = text->undecided && !format_is_binary(output); /* has one type */
+        text->undecided =
+            text->undecided && !format_is_binary(output); /* binary results have one type */
         text->kept_most = terms.whole_lines ? SIZE_MAX : text->kept_most;
     }
     STEP(check_direction(job));
@@ -600,12 +610,14 @@ int cumsum_parts(const struct settings *settings, struct tally *client, struct s
         MUST(sem_init(&job->slots[i].done, 0, 0));
     }
     int status = open_job(job, input, output);
-    /* If offsets say that a stream has no elements, the end of the stream is checked. */
+    /* With offsets an empty tensor is read, too: the stream must have ended. */
     const bool to_check = settings->offsets != NULL && source->stream;
     if (status == EXIT_DONE && (to_check || cutting_bytes(&job->sums_cutting) > 0)) {
         status = run_job(job);
     }
-    if (status == EXIT_DONE) {
+    if (status == EXIT_USAGE) {
+        part_sink_cut(&job->sink);
+    } else if (status == EXIT_DONE) {
         const bool along = job->source.cutting.length == OPEN_SIZE;
         const struct box *end = &job->source.next;
         status = part_sink_finish(&job->sink,

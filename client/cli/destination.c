@@ -18,7 +18,8 @@ static mode_t current_umask(void)
     return mask;
 }
 
-/* Create a file in the folder of `name`. */
+/* Create a temporary file in the folder of `name`. Returns its descriptor, and stores its name
+ * in *temporary; -1 on failure. */
 static int open_beside(const char *name, mode_t mode, char **temporary)
 {
     char *path = NULL;
@@ -82,7 +83,7 @@ int destination_open(const char *name, bool binary, struct destination *destinat
     destination->name = name;
     bool exists = stat(name, &about) == 0;
     if (exists && !S_ISREG(about.st_mode)) {
-        do { /* open() waits for the reader of a pipe */
+        do { /* open() blocks until a pipe has a reader */
             destination->fd = open(name, O_WRONLY | O_CLOEXEC);
         } while (destination->fd < 0 && errno == EINTR && !interrupted());
     } else {

@@ -1,4 +1,5 @@
-/* The answer is kept in memory until it is complete, since a part of it is no result. */
+/* The answer is kept in memory until it is complete: an incomplete answer must not be
+ * written. */
 #include "client/cli/exchange.h"
 
 #include "client/cli/destination.h"
@@ -6,25 +7,27 @@
 #include "proto/text.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 struct exchange {
-    char *bytes; /* owned: the answer, with a zero behind it */
-    size_t count;
-    size_t room;
-    uint64_t most; /* largest number of bytes of the answer */
+    FILE *memory;  /* owned: stream to `bytes` */
+    char *bytes;   /* owned: the answer and a NUL, valid after fflush(memory) */
+    size_t count;  /* bytes of the answer received so far */
+    uint64_t most; /* limit for the bytes of the answer */
     int status;    /* exit status after complaining about the answer */
 };
 
-static int check_answer(void *user, const struct tally_answer *answer)
+/* Check the type of the answer, and discard the bytes of an earlier attempt. */
+static int begin_answer(void *user, const struct tally_answer *answer)
 {
     static const char json[] = "application/json";
     struct exchange *exchange = user;
-    const size_t length = strcspn(answer->content_type, "; \t");
-    exchange->count = 0; /* of an earlier attempt */
-    if (length != strlen(json) || strncasecmp(answer->content_type, json, length) != 0) {
+    exchange->count = 0;
+    rewind(exchange->memory);
+    if (strncasecmp(answer->content_type, json, strlen(json)) != 0) {
         exchange->status = complain(
             EXIT_SERVER,
             "the answer's Content-Type is \"%s\", expected %s; is this a Tally server?",
@@ -42,20 +45,11 @@ static int keep_bytes(void *user, uint64_t offset, const void *bytes, size_t cou
             exchange->most);
         return exchange->status;
     }
-    if (offset + count >= exchange->room) {
-        const size_t room = 2 * (size_t)(offset + count) + 1;
-        char *larger = realloc(exchange->bytes, room);
-        if (larger == NULL) {
-            exchange->status = complain_no_memory();
-            return exchange->status;
-        }
-        exchange->bytes = larger;
-        exchange->room = room;
+    if (fwrite(bytes, 1, count, exchange->memory) != count) {
+        exchange->status = complain_no_memory();
     }
-    memcpy(exchange->bytes + offset, bytes, count);
-    exchange->count = (size_t)offset + count;
-    exchange->bytes[exchange->count] = '\0';
-    return EXIT_DONE;
+    exchange->count += count;
+    return exchange->status;
 }
 
 static int give_up(void *user, int64_t sent, int64_t send_total, int64_t received,
@@ -65,9 +59,9 @@ static int give_up(void *user, int64_t sent, int64_t send_total, int64_t receive
     return interrupted();
 }
 
-/* Whether the answer is one object, as far as its brackets and quotes say. A connection that breaks
- * ends an answer without Content-Length like any other. Control characters other than blanks are
- * refused, since a terminal might obey them. */
+/* Whether the answer is one complete object, judged by its brackets and quotes. The end of an
+ * answer without Content-Length may be the end of a broken connection. Control characters other
+ * than blanks are refused, because a terminal may execute them. */
 static bool is_whole_object(const struct exchange *exchange)
 {
     const size_t count = text_trimmed(exchange->bytes, exchange->count);
@@ -108,22 +102,29 @@ int exchange_json(struct tally *client, struct tally_request request, uint64_t m
                   const char *output)
 {
     struct exchange exchange = {.most = most};
+    size_t unused = 0; /* count of the stream, which a rewind does not reset */
     struct destination destination;
     struct tally_error err;
     request.struct_size = sizeof request;
     request.accept = "application/json";
-    request.check_answer = check_answer;
+    request.check_answer = begin_answer;
     request.write_answer = keep_bytes;
     request.progress = give_up;
     request.user = &exchange;
+    exchange.memory = open_memstream(&exchange.bytes, &unused);
+    if (exchange.memory == NULL) {
+        return complain_no_memory();
+    }
     int status = destination_open(output, false, &destination);
     if (status == EXIT_DONE) {
-        const bool answered = tally_exchange(client, &request, &err) == TALLY_OK;
+        const bool answered =
+            tally_exchange(client, &request, &err) == TALLY_OK && fflush(exchange.memory) == 0;
         status = answered                       ? finish_answer(&exchange, &destination)
                  : exchange.status != EXIT_DONE ? exchange.status
                                                 : complain_error(&err);
     }
     destination_close(&destination);
+    (void)fclose(exchange.memory);
     free(exchange.bytes);
     return status;
 }

@@ -1,5 +1,5 @@
-/* The one tokenizer of text, and the spellings of numbers that JSON does not have. The service's
- * own reader (proto/json/number_text.h) converts every number. */
+/* The tokenizer of text, and the spellings of numbers that JSON does not have. The number
+ * reader of the service (proto/json/number_text.h) converts every number. */
 #include "client/cli/fields.h"
 
 #include "proto/json/number_text.h"
@@ -10,17 +10,18 @@
 #include <strings.h>
 
 enum {
-    SPELLED_BYTES = 512 /* longest number that is spelled as JSON, and room for "0." */
+    SPELLED_BYTES = 512 /* longest number in the grammar of JSON, and room for "0." */
 };
 
-static const char DELIMITERS[] = ",;\t|"; /* by preference */
+static const char DELIMITERS[] = ",;\t|"; /* the preferred one first */
 
 static bool is_blank(char delimiter, char c)
 {
     return c == ' ' || (c == '\t' && delimiter != '\t');
 }
 
-/* Return the end of a quoted field, past its closing quote; `end` if the quote is open. */
+/* Return the byte behind the closing quote of a quoted field; `end` if no quote closes the
+ * field. */
 static const char *skip_quoted(const char *at, const char *end)
 {
     for (at++; at < end; at++) {
@@ -54,7 +55,7 @@ char delimiter_of_line(const char *line, const char *end, char decimal, char oth
 
 size_t record_bytes(char delimiter, const char *line, const char *end, uint64_t *lines)
 {
-    bool opens = true; /* a quote here encloses a field */
+    bool opens = true; /* a quote at `at` would be the first byte of a field */
     *lines = 0;
     for (const char *at = line; at < end; at++) {
         if (*at == '"' && opens) {
@@ -136,7 +137,7 @@ static bool is_missing(const struct field *field)
 {
     static const char *const words[] = {"N/A", "#N/A",    "<NA>", "NaT", "NULL", "None",
                                         "nil", "missing", "-",    "--",  "?",    "."};
-    const char *at = field->at; /* Na, sodium, is a name */
+    const char *at = field->at; /* "Na" is no missing value: sodium */
     const bool na = field->count == 2 && (memcmp(at, "NA", 2) == 0 || memcmp(at, "na", 2) == 0);
     return field->count == 0 || na || is_listed(field, words, ARRAY_COUNT(words));
 }
@@ -148,8 +149,9 @@ static bool is_truth(const struct field *field, bool *value)
     return *value || is_listed(field, words + 1, 1);
 }
 
-/* Spell a number of digits as JSON does, to room for SPELLED_BYTES. Returns the end of the
- * spelling; NULL: the text is longer, or has no digit where a number has its first. */
+/* Rewrite +1, .5, 1. and 007 in the grammar of JSON, and store the result at `spelled`, which
+ * has room for SPELLED_BYTES. Returns its end; NULL if the text is too long, or has no
+ * digit. */
 static char *spell_as_json(char decimal, const char *text, const char *end, char *spelled)
 {
     char *to = spelled;
@@ -180,7 +182,7 @@ static char *spell_as_json(char decimal, const char *text, const char *end, char
     return mempcpy(to, behind, (size_t)(end - behind));
 }
 
-/* NaN and Inf, in any case and with a sign. */
+/* Convert NaN and Inf, in any case and with or without a sign. Returns false for other text. */
 static bool read_special(const char *text, size_t count, enum dtype dtype, void *out)
 {
     const bool sign = count == 4 && (*text == '-' || *text == '+');
@@ -252,7 +254,7 @@ bool field_is_name(const struct dialect *dialect, const struct field *field)
     if (content.count == 0 || strchr("[{<", *content.at) != NULL) { /* JSON, HTML */
         return false;
     }
-    for (size_t i = 0; i < content.count && !letter; i++) { /* beyond ASCII: bytes from 0x80 */
+    for (size_t i = 0; i < content.count && !letter; i++) { /* bytes from 0x80: not ASCII */
         letter =
             isalpha((unsigned char)content.at[i]) != 0 || (unsigned char)content.at[i] >= 0x80;
     }

@@ -1,5 +1,5 @@
-/* The guesses about contents (proto/content_guess.h) and the measure of arrays are those of the
- * service, so that the command and the service agree. */
+/* The functions of the service (proto/content_guess.h, proto/json/tensor.h) guess contents and
+ * measure arrays, so the command and the service agree. */
 #include "client/cli/format.h"
 
 #include "client/cli/terminal.h"
@@ -39,7 +39,7 @@ enum format format_of_file(const char *name)
     return FORMAT_NONE;
 }
 
-/* Guess the content from at most `most` bytes. Returns CONTENT_UNKNOWN also after a failed read. */
+/* Guess the content from at most `most` bytes; CONTENT_UNKNOWN after a failed read, too. */
 static enum content_kind guess_content(struct source *source, size_t most)
 {
     char start[CONTENT_GUESS_BYTES];
@@ -48,7 +48,8 @@ static enum content_kind guess_content(struct source *source, size_t most)
                                                                   : CONTENT_UNKNOWN;
 }
 
-/* Return the index of the first control character that text does not have; else `count`. */
+/* Return the index of the first control character other than blanks and line breaks; else
+ * `count`. */
 static size_t find_control(const char *bytes, size_t count)
 {
     size_t i = 0;
@@ -59,7 +60,7 @@ static size_t find_control(const char *bytes, size_t count)
     return i;
 }
 
-/* Advice for users of the command, where that of the service does not fit. */
+/* Advice for users of the command. NULL: the advice of the service (content_advice()). */
 static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
@@ -102,7 +103,7 @@ static int refuse_byte(const struct source *source, uint64_t at, char c, const c
                     c > ' ' && c < 0x7F ? found : code, why);
 }
 
-/* Complain about input that by its first bytes is something else than JSON. */
+/* Refuse input whose first bytes look like another content than JSON. */
 static int check_kind(struct source *source)
 {
     char hint[HINT_TEXT];
@@ -114,15 +115,15 @@ int format_of_content(struct source *source, bool described, enum format *format
 {
     char start[CONTENT_GUESS_BYTES + 1] = "";
     size_t count = 0;
-    bool came = true;
-    if (described) { /* a stream is read no further than an NPY file can be told from numbers */
+    bool arrived = true;
+    if (described) { /* the magic of NPY is enough; a stream may have few bytes */
         STEP(source_start(source, start, NPY_MAGIC_BYTES, &count));
         *format = content_guess(start, count) == CONTENT_NPY ? FORMAT_NPY : FORMAT_RAW;
         return EXIT_DONE;
     }
     while (source->stream && !source->ended && source->bytes < CONTENT_GUESS_BYTES &&
            strpbrk(start, "0123456789[{") == NULL) {
-        STEP(source_more(source, CONTENT_GUESS_BYTES - source->bytes, -1, &came));
+        STEP(source_more(source, CONTENT_GUESS_BYTES - source->bytes, -1, &arrived));
         memcpy(start, source->memory, source->bytes);
     }
     const uint64_t shown = smaller_of(source->bytes, CONTENT_GUESS_BYTES);

@@ -1,9 +1,9 @@
-/* `tally`: the command line of the Tally service.
+/* `tally`: the command-line client of the Tally service.
  *
- *   command line parsed -> client opened -> command run -> client closed
+ *   command line parsed -> client opened -> command executed -> client closed
  *
- * Possible failures: the function that finds a failure complains on standard error and returns the
- * exit status (terminal.h). Signals end a command as soon as possible. Thread: the main one. */
+ * Possible failures: the function that finds a failure complains on standard error and returns
+ * the exit status (terminal.h). Thread: the main one. */
 #include "client/cli/commands.h"
 #include "client/cli/terminal.h"
 #include "proto/text.h"
@@ -17,10 +17,10 @@
 enum {
     TOKEN_TEXT = 8192,
     HASH_DIGITS = 64,  /* hexadecimal digits of a SHA-256 hash */
-    COMMENTS_MAX = 100 /* lines that are skipped in search of a hash: /dev/zero has no end */
+    COMMENTS_MAX = 100 /* lines skipped in search of a hash, at most: the file may be endless */
 };
 
-/* Whether a line is one of the server's --token-file: NAME:HASH or NAME:HASH:SCOPES. */
+/* Whether a line has the form of the server's --token-file: NAME:HASH or NAME:HASH:SCOPES. */
 static bool is_hash_line(const char *line)
 {
     static const char hex[] = "0123456789abcdefABCDEF";
@@ -30,8 +30,9 @@ static bool is_hash_line(const char *line)
            (hash[HASH_DIGITS] == '\0' || hash[HASH_DIGITS] == ':');
 }
 
-/* Read the bearer token: the first line of a file, or $TALLY_TOKEN. The file is the server's if its
- * first line that is neither empty nor a comment is a hash. Returns EXIT_DONE, or EXIT_USAGE after
+/* Read the bearer token: the first line of the file `path`; path NULL: $TALLY_TOKEN, or "".
+ * Users confuse this file with the server's --token-file: a file is refused if its first line
+ * that is neither empty nor a comment has a hash. Returns EXIT_DONE, or EXIT_USAGE after
  * complaining. */
 static int read_token(const char *path, char token[TOKEN_TEXT])
 {
@@ -97,8 +98,8 @@ static struct tally *open_client(const struct settings *settings)
     return client;
 }
 
-/* Occupy the descriptors of standard streams that the caller closed. Otherwise the next file or
- * socket would get such a descriptor, and the result would be written there. */
+/* Open /dev/null in place of standard streams that the parent process closed. Otherwise a file
+ * or socket would get the descriptor of such a stream, and output would be written to it. */
 static void reserve_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -164,8 +165,8 @@ static int run_command_line(int argc, char **argv)
     return settings.help ? EXIT_DONE : EXIT_USAGE;
 }
 
-/* Whether standard output is a pipe or a socket whose reader has closed it. The error of an earlier
- * write by stdio is not known. */
+/* Whether standard output is a pipe or a socket that its reader has closed. errno does not
+ * tell: it may be that of a later call than the failed write. */
 static bool reader_has_left(void)
 {
     struct pollfd about = {.fd = STDOUT_FILENO, .events = POLLOUT};

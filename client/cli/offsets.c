@@ -1,4 +1,4 @@
-/* The readers of tensors also read offsets: the reader of NPY files and the reader of text. */
+/* Offsets are read by the readers of tensors: tensor_of_npy() and text_reader_read(). */
 #include "client/cli/offsets.h"
 
 #include "client/cli/part_source.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    FIRST_LINES = 1024 /* room for the offsets of text, doubled when the room is full */
+    FIRST_LINES = 1024 /* first room for the offsets of text; doubled when full */
 };
 
 static int load_npy(struct source *source, int64_t **offsets, uint64_t *count)

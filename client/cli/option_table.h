@@ -1,7 +1,7 @@
-/* The tables of commands and options, and struct settings, which the command line fills.
+/* The tables of commands and options, and struct settings, which has the values of the options.
  *
- * A command and an option are a row each. The rows feed the parser and --help (options.c), and shell
- * completion (cmd_completion.c). Thread: any; nothing changes after the start. */
+ * Each command and each option is a row. The parser and --help (options.c) and shell completion
+ * (cmd_completion.c) read the rows. Thread: any; the tables are constant. */
 #ifndef TALLY_CLI_OPTION_TABLE_H
 #define TALLY_CLI_OPTION_TABLE_H
 
@@ -23,7 +23,7 @@ enum command_id {
 };
 
 enum {
-    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1 /* of a list */
+    SHAPE_TEXT = TALLY_MAX_RANK * 20 + 1 /* longest text of a list */
 };
 
 /* "1,1,3,4" */
@@ -49,17 +49,16 @@ struct settings {
     bool json;
 
     const char *output;
-    int format; /* choices: 0: not given; else 1 + the index of the word in the option's row */
-    int output_format; /* the values of enum format */
-    int dtype;         /* 1 + an enum tally_dtype, as the next one */
-    int output_dtype;
-    int nan;     /* 1 + an enum tally_nan */
-    int decimal; /* 2: a comma */
+    int format;        /* enum format; 0, as for the other choices below: not given */
+    int output_format; /* enum format */
+    int dtype;         /* 1 + enum tally_dtype */
+    int output_dtype;  /* 1 + enum tally_dtype */
+    int nan;           /* 1 + enum tally_nan */
+    int decimal;       /* 1: point, 2: comma */
     const char *initial;
     bool include_initial;
     const char *offsets_file;
-    const int64_t
-        *offsets; /* numbers of this file, set and owned by cmd_cumsum.c; NULL: none */
+    const int64_t *offsets; /* [offset_count], owned by cmd_cumsum.c; NULL: no --offsets */
     uint64_t offset_count;
     struct number_list shape;
     struct number_list strides;
@@ -77,11 +76,11 @@ struct settings {
 
     const char *scopes;
 
-    const char *argument; /* the operand: input file, shell or `new`; NULL if none */
-    const char *name;     /* the second: of a new token; NULL if none */
+    const char *argument; /* first operand: input file, shell or `new`; NULL: none */
+    const char *name;     /* second operand: name of a new token; NULL: none */
 };
 
-/* Whether the input or the result is laid out by strides. */
+/* Whether --strides or --output-strides was given. */
 static inline bool settings_have_strides(const struct settings *settings)
 {
     return settings->strides.count > 0 || settings->output_strides.count > 0;
@@ -98,7 +97,7 @@ enum option_kind {
     OPTION_FILE,    /* const char *, completed as a file name */
     OPTION_CHOICE,  /* int, 1 + the index in `choices` */
     OPTION_INTEGER, /* int64_t, from least to most */
-    OPTION_SIZE,    /* int64_t, the same in bytes, with or without a unit */
+    OPTION_SIZE,    /* int64_t: bytes, written with or without a unit, from least to most */
     OPTION_NUMBER,  /* double, from least to most */
     OPTION_LIST     /* struct number_list */
 };
@@ -108,9 +107,9 @@ struct option_row {
     char letter;      /* or 0 */
     enum option_kind kind;
     const char *value;   /* name of the value in the help, NULL for flags */
-    const char *choices; /* separated by spaces, NULL if open */
-    size_t offset;       /* in struct settings */
-    double least;        /* of a number; both 0: any */
+    const char *choices; /* separated by spaces; NULL: not a choice */
+    size_t offset;       /* offset of the value in struct settings */
+    double least;        /* smallest number; least and most 0: no bounds */
     double most;
     unsigned commands; /* bit set of command_id */
     const char *help;
@@ -118,21 +117,22 @@ struct option_row {
 
 struct command_row {
     const char *name;
-    const char *operand;         /* in the usage line */
-    const char *operand_choices; /* for completion; "<file>" for file names, NULL if open */
-    const char *summary;
-    const char *details; /* after the options */
+    const char *operand;         /* text of the usage line */
+    const char *operand_choices; /* for completion; "<file>": names of files; NULL: none */
+    const char *summary;         /* text of the overview */
+    const char *details;         /* text after the options */
 };
 
 extern const struct option_row option_rows[];
 extern const size_t option_row_count;
 extern const struct command_row command_rows[COMMAND_COUNT];
 
-/* Return the option of this name, `count` bytes long, else the first whose name begins so; NULL: none. */
+/* Return the option whose name is the first `count` bytes of `name`; else the first option
+ * whose name begins with them; NULL: none. */
 const struct option_row *option_named(const char *name, size_t count);
-/* Return the option of this letter; NULL: none. */
+/* Return the option with this letter; NULL: none. */
 const struct option_row *option_lettered(char letter);
-/* Return the command of this name; COMMAND_COUNT: none. */
+/* Return the command with this name; COMMAND_COUNT: none. */
 enum command_id command_named(const char *name);
 
 #endif

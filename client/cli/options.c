@@ -1,6 +1,7 @@
-/* Parsing with getopt_long(), by the rows of option_table.c, and --help. The first operand is the command.
- * Operands and options may have any order; "--" ends the options, "-" is an operand. Whether the
- * command has the options is checked at the end, since options may precede the command. */
+/* Parsing with getopt_long() by the rows of option_table.c, and --help. The first operand is
+ * the command. Operands and options may have any order; "--" ends the options, "-" is an
+ * operand. Options may precede the command, so the check that the command allows them is at the
+ * end. */
 #include "client/cli/options.h"
 
 #include "client/cli/terminal.h"
@@ -18,14 +19,15 @@
 #include <unistd.h>
 
 enum {
-    FIRST_ROW = 256, /* what getopt_long() returns for row 0; letters are below */
+    FIRST_ROW = 256, /* result of getopt_long() for row 0; smaller results are letters */
     ROWS_MAX = 64,
     LETTERS_TEXT = 2 * ROWS_MAX + 3,
     WORD_TEXT = 64,
     CHOICES_TEXT = 256
 };
 
-/* Set *command to the command of this name. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+/* Set *command to the command of this name. Returns EXIT_DONE, or EXIT_USAGE after
+ * complaining. */
 static int find_command(const char *name, enum command_id *command)
 {
     struct suggestion suggestion = suggestion_for(name);
@@ -37,16 +39,16 @@ static int find_command(const char *name, enum command_id *command)
         suggestion_consider(&suggestion, command_rows[i].name);
     }
     return access(name, F_OK) == 0
-               ? complain(EXIT_USAGE, "\"%s\" is a file; did you mean tally cumsum %s?", name,
+               ? complain(EXIT_USAGE, "'%s' is a file; did you mean tally cumsum %s?", name,
                           name)
-               : complain(EXIT_USAGE, "there is no command \"%s\"%s `tally --help` lists them",
+               : complain(EXIT_USAGE, "there is no command '%s'%s `tally --help` lists them",
                           name, suggestion.text[0] != '\0' ? suggestion.text : ";");
 }
 
 /* ---- values ---- */
 
-/* Return 1 + the index of `word` in `choices`; 0 if it is none of them, after suggesting the nearest one,
- * unless `word` is the beginning of several. */
+/* Return 1 + the index of `word` in `choices`. Returns 0 for another word; the suggestion is
+ * then the most similar choice, or empty if several choices begin with `word`. */
 static int find_choice(const char *choices, const char *word, struct suggestion *suggestion)
 {
     int begun = 0;
@@ -68,7 +70,7 @@ static int find_choice(const char *choices, const char *word, struct suggestion 
     return 0;
 }
 
-/* "npy, raw or json" */
+/* Print choices as "npy, raw or json". */
 static void choices_text(const char *choices, char *text, size_t room)
 {
     const char *last = strrchr(choices, ' ');
@@ -110,8 +112,8 @@ static bool parse_number(const struct option_row *row, const char *text, double 
     return end != text && *end == '\0' && isfinite(*number) && in_bounds(row, *number);
 }
 
-/* Parse non-negative numbers that commas separate; if `open`, one of them may be -1. Returns false for
- * other text. */
+/* Parse integers from 0 on that are separated by commas; if `open`, one of them may be -1.
+ * Returns false for other text. */
 static bool parse_list(const char *text, bool open, struct number_list *list)
 {
     list->count = 0;
@@ -135,7 +137,8 @@ static bool parse_list(const char *text, bool open, struct number_list *list)
     }
 }
 
-/* Return the name of a type for any spelling of the type; other words unchanged. */
+/* Return the name of the type of which `word` is a spelling (f4: float32); `word` if there is
+ * none. */
 static const char *type_of_spelling(const char *word)
 {
     enum dtype dtype = DTYPE_BOOL;
@@ -144,7 +147,8 @@ static const char *type_of_spelling(const char *word)
                : word;
 }
 
-/* Return advice for an unknown type that is better than the nearest name; NULL: none. */
+/* Return advice for a word that is not the name of a type; NULL: suggest a similar name
+ * instead. */
 static const char *type_advice(const struct option_row *row, const char *word)
 {
     if (word[0] == '>') {
@@ -156,7 +160,7 @@ static const char *type_advice(const struct option_row *row, const char *word)
                : NULL;
 }
 
-/* Print a bound as a user would write it. */
+/* Print a bound in the unit of the option. */
 static void bound_text(const struct option_row *row, double bound, char *text, size_t room)
 {
     if (row->kind == OPTION_SIZE) {
@@ -166,7 +170,8 @@ static void bound_text(const struct option_row *row, double bound, char *text, s
     }
 }
 
-/* Store the value of an option, NULL for a flag. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+/* Parse and store the value of an option; value NULL: a flag. Returns EXIT_DONE, or EXIT_USAGE
+ * after complaining. */
 static int store_value(const struct option_row *row, const char *value,
                        struct settings *settings)
 {
@@ -246,7 +251,7 @@ bool option_is_on(const struct option_row *row, enum command_id command)
     return (row->commands & (1U << command)) != 0;
 }
 
-/* Store an operand; `before` is the word before it. */
+/* Store an operand. `before`: the word before the operand, for complaints. */
 static int store_operand(const char *word, const char *before, struct settings *settings)
 {
     const enum command_id command = settings->command;
@@ -270,20 +275,21 @@ static int store_operand(const char *word, const char *before, struct settings *
     const struct option_row *row =
         strncmp(before, "--", 2) == 0 ? option_named(before + 2, strlen(before + 2)) : NULL;
     if (row != NULL && row->kind == OPTION_FLAG) {
-        return complain(EXIT_USAGE, "unexpected argument \"%s\": %s takes no value", word,
+        return complain(EXIT_USAGE, "unexpected argument '%s': %s takes no value", word,
                         before);
     }
     return command == COMMAND_CUMSUM
                ? complain(EXIT_USAGE,
-                          "unexpected argument \"%s\": %s is the input already; -o FILE names "
+                          "unexpected argument '%s': %s is the input already; -o FILE names "
                           "the result",
                           word, settings->argument)
                : complain(EXIT_USAGE,
-                          "unexpected argument \"%s\"; `tally %s --help` shows the usage", word,
+                          "unexpected argument '%s'; `tally %s --help` shows the usage", word,
                           command_rows[command].name);
 }
 
-/* Whether a letter and its value, such as -axis, are together the name of an option. */
+/* Whether a word such as -axis, parsed as the letter a with the value "xis", is the name of an
+ * option. */
 static bool is_misspelled(const char *word, const char *value)
 {
     if (word[0] != '-' || value != word + 2) {
@@ -294,13 +300,14 @@ static bool is_misspelled(const char *word, const char *value)
     return row != NULL && row->name[length] == '\0';
 }
 
-/* Complain about an option that the command does not have, or whose beginning is that of several. */
+/* Complain about an option that the command does not allow, or about an ambiguous
+ * abbreviation. */
 static int refuse_option(enum command_id command, const char *word)
 {
     const int length = (int)strcspn(word, "=");
     char several[WORD_TEXT * 4] = "";
     int count = 0;
-    bool known = false; /* by another command */
+    bool known = false; /* another command has the option */
     struct suggestion suggestion = suggestion_for(word);
     for (size_t i = 0; i < option_row_count; i++) {
         char name[WORD_TEXT];
@@ -323,12 +330,12 @@ static int refuse_option(enum command_id command, const char *word)
                     any ? "" : command_rows[command].name, any ? "" : " ");
 }
 
-/* Complain about a word that getopt_long() does not take, after it returned '?' or ':'. */
+/* Complain about a word for which getopt_long() has returned `found`: '?' or ':'. */
 static int refuse_word(enum command_id command, int found, const char *word)
 {
     const struct option_row *row =
         optopt >= FIRST_ROW ? &option_rows[optopt - FIRST_ROW] : option_lettered((char)optopt);
-    const char letter[3] = {'-', (char)optopt, '\0'}; /* one of several letters behind a dash */
+    const char letter[3] = {'-', (char)optopt, '\0'}; /* the word may have several letters */
     if (row == NULL) {
         return refuse_option(command, optopt != 0 ? letter : word);
     }
@@ -337,7 +344,7 @@ static int refuse_word(enum command_id command, int found, const char *word)
                                    row->name, row->value);
 }
 
-/* List all options for getopt_long(). Both arrays must be empty. */
+/* Fill the two lists of options for getopt_long(). Both must be empty. */
 static void list_options(struct option *names, char *letters)
 {
     assert(option_row_count <= ROWS_MAX);
@@ -354,7 +361,8 @@ static void list_options(struct option *names, char *letters)
     }
 }
 
-/* Store a result of getopt_long(): an operand or an option. */
+/* Store the operand or option for which getopt_long() has returned `found`. Marks the row of an
+ * option in `given`. */
 static int store_word(int found, char **argv, bool given[ROWS_MAX], struct settings *settings)
 {
     const char *word = argv[optind - 1];

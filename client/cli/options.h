@@ -1,20 +1,24 @@
-/* The command line of `tally`: parsing by the tables (option_table.h), and --help.
+/* Parsing of the command line by the tables (option_table.h), and the texts of --help.
  *
- * Possible failures: a command line that makes no sense is EXIT_USAGE, after a complaint that names
- * the nearest word that would make sense. Thread: the main one. */
+ * Possible failures: a wrong command line is EXIT_USAGE, after a complaint that suggests the
+ * most similar valid word. Thread: the main one. */
 #ifndef TALLY_CLI_OPTIONS_H
 #define TALLY_CLI_OPTIONS_H
 
 #include "client/cli/option_table.h"
 
-/* Whether the command has the option. */
+/* Whether an option is allowed for a command. */
 bool option_is_on(const struct option_row *row, enum command_id command);
 
-/* Parse the command line. settings->command is COMMAND_COUNT if there is no command. Returns EXIT_DONE, or
- * EXIT_USAGE after complaining. */
+/* Parse the command line into *settings, which has the defaults on entry. settings->command is
+ * COMMAND_COUNT if the command line has no command. Returns EXIT_DONE, or EXIT_USAGE after
+ * complaining. */
 int options_parse(int argc, char **argv, struct settings *settings);
 
+/* Print the help of a command. */
 void options_help(enum command_id command, FILE *to);
+
+/* Print the usage of tally and the list of commands. */
 void options_overview(FILE *to);
 
 #endif

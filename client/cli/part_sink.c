@@ -1,5 +1,5 @@
-/* The sink of parts. If the outermost size is open, the head of an NPY file is written twice: with
- * padding before the sums, and with the size at the end. */
+/* If the outermost size of an NPY file is open, its header is written twice: first with room
+ * for any size, and at the end with the size. */
 #include "client/cli/part_sink.h"
 
 #include "client/cli/terminal.h"
@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Write the head of an NPY file, which has sink->head_bytes bytes from the first call on. */
+/* Write the header of an NPY file. The second call pads the header to the length of the
+ * first. */
 static int write_head(struct part_sink *sink, int64_t outermost)
 {
     char text[NPY_HEADER_MAX];
@@ -101,13 +102,22 @@ int part_sink_write(struct part_sink *sink, const struct box *box, enum tally_dt
 
 int part_sink_finish(struct part_sink *sink, uint64_t outermost)
 {
-    STEP(write_beginning(sink)); /* of a tensor without elements */
+    STEP(write_beginning(sink)); /* if no part was written */
     if (sink->format == FORMAT_NPY && sink->tensor->shape.numbers[0] < 0) {
         STEP(write_head(sink, (int64_t)outermost));
     } else if (!format_is_binary(sink->format)) {
         STEP(text_writer_finish(&sink->writer));
     }
     return destination_finish(&sink->destination);
+}
+
+void part_sink_cut(struct part_sink *sink)
+{
+    const bool stream = sink->destination.temporary == NULL;
+    if (stream && sink->format == FORMAT_JSON && sink->writer.open &&
+        sink->writer.printed > 0) {
+        (void)text_writer_finish(&sink->writer);
+    }
 }
 
 void part_sink_close(struct part_sink *sink)

@@ -1,5 +1,4 @@
-/* Detects the tensor in the input, cuts the tensor into boxes, and reads boxes; see
- * part_source.h. */
+/* Detection of the tensor, division into boxes, reading of boxes; see part_source.h. */
 #include "client/cli/part_source.h"
 
 #include "client/cli/terminal.h"
@@ -19,12 +18,12 @@ enum {
 
 /* ---- the tensor of the input ---- */
 
-/* Check the type and shape against the length of the input, and compute an open size from the
- * length of a file. `hint` is appended to the refusal of a file; "": no hint. Returns
- * EXIT_DONE, or EXIT_USAGE after complaining. */
+/* Compare the type and shape to the length of the input, and compute an open size from the
+ * length of a file. `hint`: a guess at the content of a file, for the refusal; "": none.
+ * Returns EXIT_DONE, or EXIT_USAGE after complaining. */
 static int check_length(const struct source *source, struct tensor *tensor, const char *hint)
 {
-    uint64_t known = 1; /* product of the sizes that are not open: elements, then bytes */
+    uint64_t known = 1; /* product of all sizes except the open one: elements, later bytes */
     bool fits = true;
     int open = -1;
     for (int i = 0; i < tensor->shape.count; i++) {
@@ -130,8 +129,8 @@ int tensor_of_npy(struct source *source, struct tensor *tensor)
     return check_length(source, tensor, "");
 }
 
-/* Set the shape of the tensor: that of --shape, which a flat array may have, else that of the
- * nesting. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+/* Set the shape of the tensor: --shape, which is allowed for a flat array, else the sizes of
+ * the nested arrays. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
 static int shape_of_json(const struct settings *settings, const struct source *source,
                          const struct json_array *array, struct tensor *tensor)
 {
@@ -143,7 +142,7 @@ static int shape_of_json(const struct settings *settings, const struct source *s
         shape->count = array->rank;
         memcpy(shape->numbers, array->sizes, (size_t)array->rank * sizeof *array->sizes);
     }
-    /* The nesting ends at the first dimension of 0; --shape names the dimensions behind it. */
+    /* Nested arrays show no dimension behind a size of 0; --shape may have such dimensions. */
     const bool whole = shape->count == array->rank ||
                        (shape->count > array->rank && array->sizes[array->rank - 1] == 0);
     const bool same = whole && memcmp(shape->numbers, array->sizes,
@@ -249,10 +248,10 @@ struct cutting cutting_of(const struct tensor *tensor, const struct cutting_term
     if (terms->whole_lines) {
         room = larger_of(room, length * line);
     }
-    if (!open && length <= room / line) { /* whole lines */
+    if (!open && length <= room / line) { /* a box has whole lines */
         cutting.length_step = larger_of(cutting.length, 1);
         cutting.outer_step = larger_of(smaller_of(room / line / length, cutting.outer), 1);
-    } else { /* a stretch of the axis */
+    } else { /* a box has a range of the axis */
         cutting.length_step = larger_of(room / line, 1);
         cutting.outer_step = 1;
     }
@@ -267,7 +266,8 @@ struct cutting cutting_of_flat(uint64_t elements, size_t element_bytes)
                             .inner = 1,
                             .outer_step = 1,
                             .length_step = larger_of(elements, 1),
-                            .extra = 1, /* a tensor without elements may have sums */
+                            .extra =
+                                1, /* an empty tensor may have sums: the box is not skipped */
                             .element_bytes = element_bytes};
 }
 
@@ -318,8 +318,9 @@ uint64_t box_offset(const struct cutting *cutting, const struct box *box)
 
 /* ---- reading boxes ---- */
 
-/* Check that every boolean of a box is 0 or 1: the service refuses other bytes, and would count the
- * elements of the part. Returns EXIT_DONE, or EXIT_USAGE after complaining. */
+/* Check that every boolean of a box is 0 or 1. The service refuses other bytes, too, but its
+ * message would have the index in the part instead of the index in the input. Returns
+ * EXIT_DONE, or EXIT_USAGE after complaining. */
 static int check_booleans(const struct part_source *parts, const struct box *box,
                           const char *bytes)
 {
@@ -346,7 +347,7 @@ int part_source_read(const struct part_source *parts, const struct box *box, cha
     return check_booleans(parts, box, to);
 }
 
-/* Check that the stream has no bytes after the tensor. Returns EXIT_DONE or an exit status. */
+/* Refuse a stream with bytes behind the tensor. Returns EXIT_DONE or an exit status. */
 static int check_end(const struct part_source *parts)
 {
     struct source *bytes = parts->bytes;
@@ -357,8 +358,8 @@ static int check_end(const struct part_source *parts)
                           bytes->name);
 }
 
-/* Check that text has no more rows than the last offset demands. `to` has room for a row. Returns
- * EXIT_DONE or an exit status. */
+/* Refuse text with more rows than the last offset. `to` has room for a row. Returns EXIT_DONE
+ * or an exit status. */
 static int check_end_of_text(struct part_source *parts, char *to)
 {
     struct text_batch batch = {.most = 1};
@@ -383,9 +384,9 @@ static void widen_numbers(char *numbers, uint64_t count)
     }
 }
 
-/* Read the next rows of text to the batch. If offsets gave the number of rows, the batch gets all rows.
- * Offsets apply to the whole axis, so all rows must then have one type: the first row that needs
- * float64 makes the integers before the row float64, too. Returns EXIT_DONE or an exit status. */
+/* Read the next rows of text to the batch. With offsets, whose last one is the number of rows,
+ * all rows are read to one batch and must have one type: if a row needs float64, the integers
+ * before it are converted. Returns EXIT_DONE or an exit status. */
 static int read_rows(struct part_source *parts, struct text_batch *batch)
 {
     const uint64_t columns = parts->text.columns;
@@ -413,7 +414,9 @@ static int read_rows(struct part_source *parts, struct text_batch *batch)
                           batch->most, parts->bytes->name, batch->count);
 }
 
-/* Read at most `most` units, rows or whole lines, of a stream: *units of them. */
+/* Read at most `most` units of a stream, and store their number in *units. A unit is the
+ * elements of all columns at one index of the axis for chained boxes, else the lines of one
+ * outer index. */
 static int read_stream(struct part_source *parts, char *to, uint64_t most, uint64_t unit_bytes,
                        struct text_batch *batch, uint64_t *units)
 {
@@ -438,7 +441,7 @@ static int read_stream(struct part_source *parts, char *to, uint64_t most, uint6
     return EXIT_DONE;
 }
 
-/* Advance to the box behind one with this number of units. */
+/* Advance parts->next by a box of `units` units (read_stream()). */
 static void advance(struct part_source *parts, uint64_t units)
 {
     struct box *next = &parts->next;
@@ -464,7 +467,7 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     const uint64_t most = chained
                               ? smaller_of(cutting->length_step, cutting->length - next.at)
                               : smaller_of(cutting->outer_step, cutting->outer - next.outer);
-    /* Lines without elements have a sum. */
+    /* With --include-initial, lines without elements have a sum: such boxes are not skipped. */
     const bool empty_lines = unit_bytes == 0 && cutting->extra > 0 && cutting->inner > 0 &&
                              cutting->outer != OPEN_SIZE;
     const bool over = next.outer == cutting->outer || most == 0;
@@ -484,11 +487,11 @@ int part_source_read_next(struct part_source *parts, struct box *box, char *to,
     box->outers = chained ? (units > 0) : units;
     box->count = chained ? units : cutting->length;
     if (units == 0 && cutting->extra > 0 && cutting->length == OPEN_SIZE && next.at == 0 &&
-        !parts->ended) { /* the stream has no elements, but its lines have a sum */
+        !parts->ended) { /* the stream is empty, but its lines have a sum */
         box->outers = 1;
         parts->ended = true;
     }
-    if (chained && cutting->reverse) { /* the last part of the axis is summed first */
+    if (chained && cutting->reverse) { /* count from the end of the axis */
         box->at = cutting->length - box->at - box->count;
     }
     *dtype = batch.dtype;

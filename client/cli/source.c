@@ -1,5 +1,5 @@
-/* A file is read by offset (pread), so that a part can be read again. Bytes of a stream that were read
- * ahead are at the start of source->memory. */
+/* A file is read by offset (pread), so a part of it can be read again. source->memory begins
+ * with the bytes of a stream that were read but not consumed. */
 #include "client/cli/source.h"
 
 #include "client/cli/terminal.h"
@@ -19,7 +19,7 @@ enum {
     LOAD_FIRST = 65536
 };
 
-/* Make room for `room` bytes and a NUL. */
+/* Enlarge the memory to at least `room` bytes and a NUL. */
 static int reserve_memory(struct source *source, size_t room)
 {
     if (room < source->room) {
@@ -35,15 +35,16 @@ static int reserve_memory(struct source *source, size_t room)
     return EXIT_DONE;
 }
 
-/* Wait until bytes can be read. Returns false after `ms` (-1: no limit), or after an interrupt. */
+/* Wait until bytes can be read. Returns false after `ms` (-1: no limit), or after an
+ * interrupt. */
 static bool wait_readable(struct source *source, int ms)
 {
     struct pollfd about = {.fd = source->fd, .events = POLLIN};
     return poll(&about, 1, ms) > 0;
 }
 
-/* Read once. *got is 0 at the end of the stream, and if no bytes arrive within wait_ms (-1: no limit).
- * A failure is complained about once. */
+/* Call read() once, and store the number of bytes in *got: 0 at the end of the stream, or if
+ * wait_ms (-1: no limit) pass. A failure is final: later calls return the same status. */
 static int read_some(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = 0;
@@ -72,22 +73,22 @@ static int read_some(struct source *source, char *to, size_t room, int wait_ms, 
     return source->status;
 }
 
-int source_more(struct source *source, size_t count, int wait_ms, bool *came)
+int source_more(struct source *source, size_t count, int wait_ms, bool *arrived)
 {
     size_t got = 0;
     STEP(reserve_memory(source, source->bytes + count));
     STEP(read_some(source, source->memory + source->bytes, count, wait_ms, &got));
     source->bytes += got;
     source->memory[source->bytes] = '\0';
-    *came = got > 0 || source->ended;
+    *arrived = got > 0 || source->ended;
     return EXIT_DONE;
 }
 
 int source_peek(struct source *source, size_t count)
 {
-    bool came = true;
+    bool arrived = true;
     while (source->stream && source->bytes < count && !source->ended) {
-        STEP(source_more(source, count - source->bytes, -1, &came));
+        STEP(source_more(source, count - source->bytes, -1, &arrived));
     }
     return EXIT_DONE;
 }
@@ -98,7 +99,7 @@ void source_drop(struct source *source, size_t count)
     memmove(source->memory, source->memory + count, (size_t)source->bytes + 1);
 }
 
-/* Copy the bytes in memory, else read once. */
+/* Consume bytes in memory; if the memory is empty, call read() once. */
 static int copy_or_read(struct source *source, char *to, size_t room, int wait_ms, size_t *got)
 {
     *got = source->bytes < room ? (size_t)source->bytes : room;
@@ -143,7 +144,7 @@ int source_read_next(struct source *source, char *to, size_t room, size_t unit, 
         have += got;
     }
     size_t rest = source->ended ? 0 : have % unit;
-    if (rest > 0) { /* the memory is empty, since `to` was not filled from it alone */
+    if (rest > 0) { /* read() was called for these bytes, so the memory is empty */
         STEP(reserve_memory(source, rest));
         memcpy(source->memory, to + have - rest, rest);
         source->memory[rest] = '\0';
@@ -158,7 +159,7 @@ int source_open(const char *name, struct source *source)
     struct stat about;
     bool standard = name == NULL || strcmp(name, "-") == 0;
     *source = (struct source){.fd = STDIN_FILENO, .name = standard ? "standard input" : name};
-    if (!standard) { /* wait_readable() waits for the writer of a pipe, not open() */
+    if (!standard) { /* do not wait for the writer of a pipe in open() */
         source->fd = open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
     if (source->fd < 0 || fstat(source->fd, &about) != 0) {
@@ -170,7 +171,7 @@ int source_open(const char *name, struct source *source)
     if (!standard) {
         (void)fcntl(source->fd, F_SETFL, O_RDONLY);
     }
-    /* The size of files in /proc is 0 although they have bytes. */
+    /* Files in /proc report the size 0 although they have bytes. */
     char byte;
     bool file =
         S_ISREG(about.st_mode) && (about.st_size > 0 || pread(source->fd, &byte, 1, 0) != 1);

@@ -1,5 +1,5 @@
-/* Complaints, the progress bar, and signals. The bar appears 0.3 s after the start of a transfer, is
- * drawn ten times per second, and is cleared at the end. */
+/* Complaints, the progress bar, and signals. The bar appears 0.3 s after the start of a
+ * transfer, is drawn again at most ten times per second, and is cleared at the end. */
 #include "client/cli/terminal.h"
 
 #include "proto/text.h"
@@ -19,8 +19,8 @@
 
 enum {
     LINE_TEXT = 256,
-    COMPLAINT_TEXT = 16384, /* room for names of files */
-    WAKE_US = 100000
+    COMPLAINT_TEXT = 16384, /* longest complaint, which may have two paths */
+    WAKE_US = 100000        /* interval of SIGALRM after an interrupt */
 };
 
 #define SECOND_INTERRUPT_NS INT64_C(500000000)
@@ -31,13 +31,14 @@ static atomic_int interrupt_seen; /* set by the handler, read by every thread */
 static int64_t interrupt_ns;      /* time of the first interrupt; used by the handler only */
 static atomic_bool bar_drawn;     /* the last line of standard error has a bar */
 static atomic_bool complained;
-static bool pipe_signal_ignored; /* by the parent process; set once, at the start */
+static bool pipe_signal_ignored; /* the parent process ignored SIGPIPE; set at the start */
 static bool progress_shown;      /* standard error is a terminal and --quiet was not given */
 static int64_t progress_start_ns;
 static int64_t progress_drawn_ns; /* last redraw */
 
-/* timeout(1) sends a signal twice, to the process and to its group: so only a later signal counts as a
- * second interrupt. */
+/* Record the first interrupt, and end the process at the second. timeout(1) sends a signal
+ * twice, to the process and to its group: a signal within SECOND_INTERRUPT_NS is not a second
+ * interrupt. */
 static void on_interrupt(int number)
 {
     if (interrupt_seen == 0) {
@@ -51,7 +52,8 @@ static void on_interrupt(int number)
     }
 }
 
-/* Do nothing: the delivery of the signal has interrupted a system call. */
+/* Handle SIGALRM by doing nothing: its delivery makes a blocking system call fail with
+ * EINTR. */
 static void on_wake(int number)
 {
     (void)number;
@@ -62,7 +64,7 @@ void catch_interrupts(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     (void)sigfillset(&action.sa_mask);
-    action.sa_handler = on_wake; /* first, since an interrupt sets the alarm */
+    action.sa_handler = on_wake; /* before on_interrupt(), which starts the alarm */
     (void)sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_interrupt;
     (void)sigaction(SIGINT, &action, NULL);
@@ -105,7 +107,8 @@ void progress_end(void)
     }
 }
 
-/* Print a complaint. Returns false if it is not the first one. */
+/* Print a complaint, unless another was printed before. Returns whether the text was
+ * printed. */
 static bool print_complaint(const char *text)
 {
     bool colour = colour_allowed(STDERR_FILENO);
@@ -195,7 +198,7 @@ void progress_begin(bool quiet)
     progress_start_ns = now_ns();
 }
 
-/* "1.5 GiB" */
+/* Print a number of bytes, such as "1.5 GiB". Returns `text`. */
 static const char *bytes_text(double bytes, char *text, size_t size)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

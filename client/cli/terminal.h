@@ -1,9 +1,10 @@
-/* Complaints and a progress bar on standard error, and interrupts.
+/* Error messages ("complaints") and a progress bar on standard error, and signals.
  *
- * The function that finds a failure complains, and returns the exit status to its caller. Only the
- * first complaint is printed: later failures follow from it, or happen at the same time on another
- * thread. Colours and the bar appear on terminals only; NO_COLOR and --quiet turn them off.
- * Thread: the main one; complaints, interrupted() and now_ns(): any. */
+ * The function that finds a failure complains, and returns the exit status to its caller. Only
+ * the first complaint is printed: later failures are consequences, or happened at the same time
+ * on another thread. Colours and the bar appear on terminals only; NO_COLOR turns off the
+ * colours, --quiet the bar. Thread: the main one; complaints, interrupted() and now_ns():
+ * any. */
 #ifndef TALLY_CLI_TERMINAL_H
 #define TALLY_CLI_TERMINAL_H
 
@@ -28,7 +29,8 @@ enum {
 /* Print "tally: error: ..." on standard error. Returns `status`, for `return complain(...)`. */
 int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Call a function that can fail. If it fails, the calling function returns its exit status. */
+/* Call a function that returns an exit status. The calling function returns a status other than
+ * EXIT_DONE. */
 #define STEP(call)                    \
     do {                              \
         int step_status = (call);     \
@@ -39,7 +41,7 @@ int complain(int status, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Complain about lack of memory. Returns EXIT_LOCAL. */
 int complain_no_memory(void);
 
-/* Complain "NAME: " and the text of errno. Returns `status`. */
+/* Complain "NAME: TEXT OF ERRNO". Returns `status`. */
 int complain_errno(int status, const char *name);
 
 /* Complain about a failed call. Returns its exit status. */
@@ -48,26 +50,28 @@ int complain_error(const struct tally_error *err);
 /* Whether a descriptor may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
-/* Turn SIGPIPE and SIGXFSZ into errors of write(): a broken connection must not end the process. */
+/* Ignore SIGPIPE and SIGXFSZ: write() returns EPIPE and EFBIG instead. A broken connection must
+ * not end the process. */
 void write_errors_not_signals(void);
-/* End the process by SIGPIPE after the reader of standard output has closed it, as programs do that do
- * not handle the signal. Returns only if the parent process ignored SIGPIPE. Standard output must be
- * the only output of the process, since temporary files stay. Thread: any. */
+/* End the process by SIGPIPE, because the reader of standard output has closed the pipe.
+ * Returns only if the parent process ignored SIGPIPE. Temporary files are not removed: the
+ * caller must have none. Thread: any. */
 void end_by_broken_pipe(void);
 
-/* Handle SIGINT, SIGTERM and SIGHUP: the first one makes interrupted() true, another one more than half
- * a second later ends the process. After an interrupt no system call of the main thread blocks for
- * longer than a tenth of a second (EINTR), also if the call begins later. */
+/* Handle SIGINT, SIGTERM and SIGHUP. After the first signal interrupted() is true; another
+ * signal more than 0.5 s later ends the process. After the first signal every blocking system
+ * call of the main thread fails with EINTR within 0.1 s. */
 void catch_interrupts(void);
 bool interrupted(void);
 
-/* Begin a transfer whose progress is shown on the last line of a terminal. */
+/* Start the clock of the progress bar. `quiet`: no bar. */
 void progress_begin(bool quiet);
-/* Show the number of summed bytes of a total; -1: the total is unknown. */
+/* Draw the bar: `summed` bytes of `total`; total -1: unknown. */
 void progress_show(double summed, double total);
-/* Clear the line; complaints do this, too. */
+/* Clear the bar. A complaint clears the bar, too. */
 void progress_end(void);
 
+/* Return the time of CLOCK_MONOTONIC in nanoseconds. */
 int64_t now_ns(void);
 
 /* Return the text of errno. */

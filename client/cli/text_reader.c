@@ -1,7 +1,9 @@
-/* Lines are cut out of the memory of the source, and their fields are converted in place.
+/* The reader finds lines in the memory of the source, and converts their fields without copying
+ * them.
  *
- * A line that cannot be read ends a call before that line. The next call meets the line again as
- * its first one, and complains: so the rows before it have been handed over by then. */
+ * A call that finds a bad line behind good rows returns the good rows alone. The next call
+ * reads the bad line again, as its first line, and complains. So the good rows are summed
+ * first. */
 #include "client/cli/text_reader.h"
 
 #include "client/cli/attributes.h"
@@ -17,25 +19,23 @@
 #include <string.h>
 
 enum {
-    READ_BYTES = 1 << 20,   /* at a time */
-    LINE_MOST = 128 << 20,  /* a longer line is not text */
-    QUOTED_MOST = 16 << 20, /* bytes of a line with a quote that is not closed */
-    NUMBER_BYTES = 8,
-    QUOTE_BYTES = 40, /* of a field in a complaint */
+    READ_BYTES = 1 << 20,   /* bytes of one read() */
+    LINE_MOST = 128 << 20,  /* longest line, in bytes */
+    QUOTED_MOST = 16 << 20, /* bytes after which an open quote is refused */
+    NUMBER_BYTES = 8,       /* bytes of the largest element type */
+    QUOTE_BYTES = 40,       /* bytes of a field that a complaint shows */
     ADVICE_TEXT = 256,
     COMPLAINT_TEXT = 512,
-    LINE_IS_WIDER = -1 /* beside exit statuses: the line needs float64 */
+    LINE_IS_WIDER = -1 /* no exit status: the line needs float64, and the type is still int64 */
 };
 
 #define PLAIN_NUMBER "with a decimal point and without separators of thousands"
 
 /* ---- complaints ---- */
 
-/* Complain about the last line that was read, unless rows before the line are still to be handed
- * over. */
-static int refuse_line(const struct text_reader *reader, const char *format, ...)
-    PRINTF_LIKE(2, 3);
-
+/* Complain about the line that was read last. If this call has read good rows before the line,
+ * the complaint is left to the next call. Returns EXIT_USAGE. */
+PRINTF_LIKE(2, 3)
 static int refuse_line(const struct text_reader *reader, const char *format, ...)
 {
     char text[COMPLAINT_TEXT];
@@ -50,8 +50,8 @@ static int refuse_line(const struct text_reader *reader, const char *format, ...
                     text);
 }
 
-/* Find a type that holds a number out of range: the widest alone, since sums of a narrower type
- * would wrap, or would be rounded more. */
+/* Write advice for a number that does not fit the type: a wide type that holds the number.
+ * Narrower types are not suggested, because their sums may wrap or lose digits. */
 static void advise_type(const struct text_reader *reader, const struct field *field,
                         char advice[ADVICE_TEXT])
 {
@@ -71,7 +71,7 @@ static void advise_type(const struct text_reader *reader, const struct field *fi
     }
 }
 
-/* Say how to mend a field that is not a number. */
+/* Write advice for a field that is not a number. */
 static void advise_word(const struct text_reader *reader, const struct field *field,
                         char advice[ADVICE_TEXT])
 {
@@ -106,11 +106,12 @@ static int refuse_field(const struct text_reader *reader, const struct field *fi
 {
     char quote[QUOTE_BYTES + 1] = "";
     char advice[ADVICE_TEXT] = "";
-    for (size_t i = 0; i < field->count && i < QUOTE_BYTES; i++) {
-        quote[i] = isprint((unsigned char)field->at[i]) != 0 ? field->at[i] : '?';
+    const struct field content = field_content(field);
+    for (size_t i = 0; i < content.count && i < QUOTE_BYTES; i++) {
+        quote[i] = isprint((unsigned char)content.at[i]) != 0 ? content.at[i] : '?';
     }
     if (kind == FIELD_MISSING) {
-        const bool none = field->count == 0;
+        const bool none = content.count == 0;
         return refuse_line(
             reader, "has %s%s%s: %s", none ? "an empty field" : "the missing value '",
             none ? "" : quote, none ? "" : "'",
@@ -128,9 +129,10 @@ static int refuse_field(const struct text_reader *reader, const struct field *fi
 
 /* ---- rows ---- */
 
-/* Read a field of a line whose line break is at `end`. Most fields are numbers that JSON can spell, which
- * `read` reads where they stand; NULL: the type has no such reader. Returns LINE_IS_WIDER if the
- * field needs float64 and the type is undecided. */
+/* Convert a field of a line whose line break is at `end`. Most fields are numbers in the
+ * grammar of JSON: `read` converts them without a copy; NULL: the type has no such reader.
+ * Returns EXIT_DONE, EXIT_USAGE, or LINE_IS_WIDER if the type is undecided and the field needs
+ * float64. */
 static int read_field(const struct text_reader *reader, number_reader read, const char *end,
                       const struct field *field, char *out)
 {
@@ -153,7 +155,8 @@ static int read_field(const struct text_reader *reader, number_reader read, cons
     return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
 }
 
-/* Check the number of fields of a line. */
+/* Refuse a line whose number of fields is not that of the first line. 0: an empty line,
+ * allowed. */
 static int check_count(const struct text_reader *reader, uint64_t fields)
 {
     const char delimiter = reader->dialect.delimiter;
@@ -170,8 +173,9 @@ static int check_count(const struct text_reader *reader, uint64_t fields)
         fields, fields == 1 ? "" : "s", reader->fields, name);
 }
 
-/* Read the chosen fields of a line to `out`, which has room for reader->columns numbers. Sets
- * *fields, 0 of an empty line. Returns EXIT_DONE, LINE_IS_WIDER, or EXIT_USAGE. */
+/* Convert the chosen fields of a line, and store reader->columns numbers at `out`. Stores the
+ * number of all fields in *fields, 0 for an empty line. Returns EXIT_DONE, LINE_IS_WIDER, or
+ * EXIT_USAGE. */
 static int read_row(const struct text_reader *reader, const char *line, const char *end,
                     char *out, uint64_t *fields)
 {
@@ -191,9 +195,9 @@ static int read_row(const struct text_reader *reader, const char *line, const ch
 
 /* ---- lines ---- */
 
-/* Read more from the source once. *came is false if nothing arrived for wait_ms (-1: no
- * limit). */
-static int read_more(struct text_reader *reader, int wait_ms, bool *came)
+/* Append bytes of the source to the memory, by one read(). Sets *arrived to false if wait_ms
+ * (-1: no limit) pass without a byte. Refuses a line longer than LINE_MOST. */
+static int read_more(struct text_reader *reader, int wait_ms, bool *arrived)
 {
     struct source *bytes = reader->bytes;
     if (reader->at > 0) {
@@ -201,17 +205,18 @@ static int read_more(struct text_reader *reader, int wait_ms, bool *came)
         reader->at = 0;
     }
     if (bytes->bytes > LINE_MOST) {
-        reader->line++; /* for the complaint */
+        reader->line++; /* number of this line, for the complaint */
         int status =
             refuse_line(reader, "has more than %" PRIu64 " bytes: is it text?", bytes->bytes);
         reader->line--;
         return status;
     }
-    return source_more(bytes, READ_BYTES, wait_ms, came);
+    return source_more(bytes, READ_BYTES, wait_ms, arrived);
 }
 
-/* Find the next line in memory, and step over it. *line is NULL if the line is not complete. The
- * last line of all may lack its line break. *end excludes the line break and CRs before it. */
+/* Find the next line in memory, and advance behind it. Sets *line to its start and *end to its
+ * end, without the line break and CRs before it; *line is NULL if the line is not complete in
+ * memory. A missing line break of the last line is added. */
 static int next_line(struct text_reader *reader, char **line, char **end)
 {
     struct source *bytes = reader->bytes;
@@ -224,7 +229,7 @@ static int next_line(struct text_reader *reader, char **line, char **end)
     }
     char *found = memchr(start, '\n', count);
     if (found == NULL && bytes->ended) {
-        found = start + count; /* the NUL, behind which the memory has room */
+        found = start + count; /* at the NUL; the memory has room for one byte more */
         memcpy(found, "\n", 2);
         bytes->bytes++;
     }
@@ -262,11 +267,11 @@ static int next_line(struct text_reader *reader, char **line, char **end)
     return EXIT_DONE;
 }
 
-/* Wait for the next line that is not empty, without stepping over it. *line is NULL at the
- * end. */
+/* Find the next line that is not empty, and read until it is complete. The reader stays before
+ * the line. *line is NULL at the end of the source. */
 static int peek_line(struct text_reader *reader, char **line, char **end)
 {
-    bool came = true;
+    bool arrived = true;
     do {
         const uint64_t before = reader->line;
         STEP(next_line(reader, line, end));
@@ -274,7 +279,7 @@ static int peek_line(struct text_reader *reader, char **line, char **end)
             return EXIT_DONE;
         }
         if (*line == NULL) {
-            STEP(read_more(reader, -1, &came));
+            STEP(read_more(reader, -1, &arrived));
         } else if (strspn(*line, " \t\r") < (size_t)(*end - *line)) {
             reader->at = (size_t)(*line - reader->bytes->memory);
             reader->line = before;
@@ -285,7 +290,8 @@ static int peek_line(struct text_reader *reader, char **line, char **end)
 
 /* ---- the first lines ---- */
 
-/* Refuse a line that can be one number with a decimal comma, or with separators of thousands. */
+/* Refuse a first line that may be one number with a decimal comma, or with separators of
+ * thousands. */
 static int check_meaning(const struct text_reader *reader, const char *line, const char *end)
 {
     char text[QUOTE_BYTES + 1];
@@ -316,7 +322,8 @@ static int check_meaning(const struct text_reader *reader, const char *line, con
                              (int)strcspn(text + blanks, " \t"), text + blanks);
 }
 
-/* Choose the field of this number or name. Returns false if the header, or the line, has none. */
+/* Choose a field for summing, by its number from 1 or by its name in the header; NULL: no
+ * header. Returns false if there is no such field. */
 static bool choose_field(struct text_reader *reader, const char *word, size_t count,
                          const char *header)
 {
@@ -378,7 +385,8 @@ static bool names_columns(const char *list)
     return list != NULL && list[strspn(list, "0123456789,")] != '\0';
 }
 
-/* The first line gives the dialect and the fields, and may be a header. */
+/* Determine the dialect and the number of fields from the first line, and whether the line is a
+ * header. A header is consumed and kept. */
 static int read_first_line(struct text_reader *reader, const struct settings *settings)
 {
     char *line = NULL;
@@ -387,7 +395,7 @@ static int read_first_line(struct text_reader *reader, const struct settings *se
     bool named = settings->header || names_columns(settings->columns);
     STEP(peek_line(reader, &line, &end));
     if (line != NULL && end - line >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0) {
-        reader->at += 3; /* a byte order mark, with which spreadsheets begin UTF-8 */
+        reader->at += 3; /* the byte order mark that spreadsheets write before UTF-8 */
         STEP(peek_line(reader, &line, &end));
     }
     if (line == NULL) {
@@ -423,7 +431,7 @@ static int read_first_line(struct text_reader *reader, const struct settings *se
     return next_line(reader, &line, &end);
 }
 
-/* Read the first row, whose numbers decide the type that the sums begin with. */
+/* Check the first row, and determine the type of the first sums. The row is not consumed. */
 static int look_at_first_row(struct text_reader *reader, bool ambiguous)
 {
     char *line = NULL;
@@ -433,7 +441,7 @@ static int look_at_first_row(struct text_reader *reader, bool ambiguous)
     if (line == NULL) {
         return EXIT_DONE;
     }
-    reader->line++; /* for complaints; the row is read again */
+    reader->line++; /* the number of this row, for complaints */
     if (ambiguous) {
         STEP(check_meaning(reader, line, end));
     }
@@ -480,6 +488,7 @@ void text_reader_close(struct text_reader *reader)
 
 /* ---- rows for a part ---- */
 
+/* Append a line and a NUL to the kept lines. */
 static int store_line(struct kept_lines *kept, const char *line, const char *end)
 {
     const size_t count = (size_t)(end - line);
@@ -498,9 +507,9 @@ static int store_line(struct kept_lines *kept, const char *line, const char *end
     return EXIT_DONE;
 }
 
-/* Read the next line to the batch. *complete is false if the line is not complete. A line that
- * cannot be read, or that needs another type than the rows before it, is read again by the next
- * call of text_reader_read(). */
+/* Read the next line to the batch. Sets *complete to false if the memory has no complete line.
+ * The reader stays before a line that cannot be read, and before a line that needs another type
+ * than the rows of this call. */
 static int read_next_row(struct text_reader *reader, struct text_batch *batch, bool *complete)
 {
     const size_t at = reader->at;
@@ -536,9 +545,9 @@ int text_reader_read(struct text_reader *reader, struct text_batch *batch, int g
 {
     int64_t since_ns = 0; /* time of the first row */
     int status = EXIT_DONE;
-    bool came = true;
+    bool arrived = true;
     reader->rows = 0;
-    while (status == EXIT_DONE && came && reader->rows < batch->most &&
+    while (status == EXIT_DONE && arrived && reader->rows < batch->most &&
            (batch->kept == NULL || batch->kept->count <= reader->kept_most)) {
         bool complete = false;
         status = read_next_row(reader, batch, &complete);
@@ -548,7 +557,7 @@ int text_reader_read(struct text_reader *reader, struct text_batch *batch, int g
             if (reader->bytes->ended) {
                 break;
             }
-            status = read_more(reader, wait_ms, &came);
+            status = read_more(reader, wait_ms, &arrived);
         }
     }
     batch->count = reader->rows;

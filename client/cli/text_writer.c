@@ -1,5 +1,5 @@
-/* Bytes gather in a buffer, which is written whenever it is full and at the end of each call, so
- * that a stream gets complete lines. */
+/* Text is collected in a buffer. The buffer is written when it is full and at the end of each
+ * call, so the reader of a stream gets complete lines. */
 #include "client/cli/text_writer.h"
 
 #include "client/cli/terminal.h"
@@ -15,7 +15,7 @@ enum {
 
 static int flush_text(struct text_writer *writer)
 {
-    if (interrupted()) { /* the brackets around nothing may be any number */
+    if (interrupted()) { /* an empty tensor may have any number of brackets */
         return complain(EXIT_INTERRUPTED, "interrupted");
     }
     STEP(destination_write(writer->destination, writer->written, writer->text, writer->used));
@@ -42,14 +42,14 @@ static int put_byte(struct text_writer *writer, char byte)
     return put_bytes(writer, &byte, 1);
 }
 
-/* Make room for a number and its brackets. */
+/* Ensure that the buffer has room for a number and its brackets. */
 static int reserve_number(struct text_writer *writer)
 {
     return writer->used > TEXT_BYTES - NUMBER_ROOM - BRACKETS_MOST ? flush_text(writer)
                                                                    : EXIT_DONE;
 }
 
-/* Print a number where room is reserved. */
+/* Append a number; reserve_number() was called. */
 static void print_number(struct text_writer *writer, enum tally_dtype dtype, const char *from)
 {
     char *at = writer->text + writer->used;
@@ -69,9 +69,8 @@ static void print_number(struct text_writer *writer, enum tally_dtype dtype, con
 
 /* ---- JSON ---- */
 
-/* The brackets before an element of a nested array, or behind it: one for each dimension whose
- * first, or last, element it is. An open size has no last element: its bracket is closed at the
- * end. */
+/* Return the number of arrays that begin at element `index`; the same number of arrays ends
+ * before that element. The array of an open size ends in text_writer_finish(). */
 static int count_brackets(const struct number_list *shape, uint64_t index)
 {
     uint64_t block = 1;
@@ -94,7 +93,7 @@ static void put_brackets(struct text_writer *writer, char bracket)
     writer->used += (size_t)count;
 }
 
-/* sums NULL: empty arrays, of a tensor without elements. */
+/* Print the next `count` sums; sums NULL: empty arrays of a tensor without elements. */
 static int add_json(struct text_writer *writer, enum tally_dtype dtype, const char *sums,
                     uint64_t count)
 {
@@ -118,7 +117,8 @@ static int add_json(struct text_writer *writer, enum tally_dtype dtype, const ch
 
 /* ---- text and CSV ---- */
 
-/* Write a field of the input as it is, in quotes if the result would cut it. */
+/* Write a field of the input unchanged; in quotes if the field has the delimiter of the
+ * result. */
 static int put_field(struct text_writer *writer, const struct field *field)
 {
     const char delimiter = writer->dialect.delimiter;
@@ -128,8 +128,9 @@ static int put_field(struct text_writer *writer, const struct field *field)
     return plain ? EXIT_DONE : put_byte(writer, '"');
 }
 
-/* Write a line of the input, with the next sums instead of the chosen fields; sums NULL: instead of none.
- * The other fields keep their blanks if the result has the delimiter of the input. */
+/* Write a line of the input, in which the next sums replace the chosen fields. sums NULL: no
+ * field is replaced. The other fields keep their blanks if the result has the delimiter of the
+ * input. */
 static int put_line(struct text_writer *writer, const char *line, enum tally_dtype dtype,
                     const char **sums)
 {

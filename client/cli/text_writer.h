@@ -1,12 +1,13 @@
-/* Numbers as text: JSON, an array nested as the tensor; text and CSV, a row of the last dimension
- * a line (of a tensor with one dimension: a number a line).
+/* Writer of sums as text. JSON is an array that is nested like the tensor. In text and CSV a
+ * line has the sums of one index of all dimensions but the last; of a tensor with one
+ * dimension, one sum.
  *
- * Lines that the input had (--columns) are written again, with sums in place of the numbers that
- * were summed. Numbers are printed as the service prints them (proto/json/number_text.h), without
- * quotes around those that are not finite where the format is not JSON.
+ * With --columns the lines of the input are written again, and sums replace the numbers that
+ * were summed. Numbers have the digits that the service prints (proto/json/number_text.h). NaN
+ * and infinities are in quotes in JSON only.
  *
- * Possible failures: the output cannot be written, EXIT_LOCAL; an interrupt. Thread: one at a
- * time. */
+ * Possible failures: EXIT_LOCAL if the output cannot be written, EXIT_INTERRUPTED. Thread: one
+ * at a time. */
 #ifndef TALLY_CLI_TEXT_WRITER_H
 #define TALLY_CLI_TEXT_WRITER_H
 
@@ -18,40 +19,42 @@
 struct text_writer {
     struct destination *destination; /* borrowed */
     bool json;
-    struct dialect dialect;     /* of the result */
-    const struct dialect *from; /* of the input lines that are written again; borrowed */
-    const bool *chosen;         /* fields of these lines that sums replace; borrowed */
-    struct number_list nest;    /* JSON: sizes of the arrays, up to the first that is 0 */
+    struct dialect dialect;     /* dialect of the result */
+    const struct dialect *from; /* borrowed: dialect of input lines that are written again */
+    const bool *chosen;         /* borrowed: whether a sum replaces a field of these lines */
+    struct number_list nest;    /* JSON: sizes of the dimensions before the first size 0 */
     bool open;                  /* JSON: the first size is open, -1 */
-    uint64_t row_length;        /* elements of a line of text */
-    uint64_t printed;           /* elements */
-    uint64_t written;           /* bytes, those in `text` excluded */
-    char *text;                 /* owned: bytes to be written */
+    uint64_t row_length;        /* sums in a line of text */
+    uint64_t printed;           /* sums printed so far */
+    uint64_t written;           /* bytes written so far */
+    char *text;                 /* owned: bytes that are not yet written */
     size_t used;                /* bytes in `text` */
 };
 
-/* The dialect of a result: the input's if the input has the same format, NULL: it has not. */
+/* Return the dialect of a result. `input`: dialect of input with the same format, else NULL. */
 struct dialect dialect_of_result(const struct settings *settings, enum format format,
                                  const struct dialect *input);
 
-/* The shape is that of the tensor of sums; its first size may be -1, open. */
+/* Open a writer. `shape`: sizes of the tensor of sums; the first may be -1, open. The
+ * destination is borrowed. */
 int text_writer_open(struct text_writer *writer, enum format format,
                      const struct number_list *shape, const struct dialect *dialect,
                      struct destination *destination);
 void text_writer_close(struct text_writer *writer);
 
-/* Write a header of the input, NUL-terminated. */
+/* Write the header line of the input, a NUL-terminated text. */
 int text_writer_header(struct text_writer *writer, const char *header);
 
 /* Write the next `count` sums. */
 int text_writer_add(struct text_writer *writer, enum tally_dtype dtype, const char *sums,
                     uint64_t count);
 
-/* Write the next `rows` lines, NUL-terminated, with a sum in place of each chosen field. */
+/* Write the next `rows` lines of the input, each ended by a NUL; sums replace the chosen
+ * fields. */
 int text_writer_replace(struct text_writer *writer, const char *lines, enum tally_dtype dtype,
                         const char *sums, uint64_t rows);
 
-/* Write what ends the text. */
+/* Write the end of the text: the last brackets of JSON. */
 int text_writer_finish(struct text_writer *writer);
 
 #endif

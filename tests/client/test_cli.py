@@ -753,14 +753,31 @@ class Cumsum(Directory):
         done = tally("cumsum", stdin=b"[1]", url="http://127.0.0.1:1")
         self.assert_failed(done, 3, "TALLY_URL, like http://127.0.0.1:8000", "http://127.0.0.1:1")
 
+    def test_a_url_without_a_port_is_told_the_usual_one(self):
+        for url, usual in (
+            ("http://localhost", "http://localhost:8000/"),
+            ("localhost", "http://localhost:8000/"),
+            ("https://u:pass@[::1]/a/", "https://[::1]:8000/a"),
+        ):
+            with self.subTest(url):
+                done = tally("health", "--url", url, env={"no_proxy": "*"})
+                self.assert_failed(done, 3, f"the default port of tallyd is 8000: {usual}\n")
+                self.assertNotIn(b"pass", done.stderr)
+        for url in ("http://localhost:80", "http://127.0.0.1:1", "unix:/nonexistent/socket"):
+            done = tally("health", "--url", url, env={"no_proxy": "*"})
+            self.assert_failed(done, 3, "cannot reach")
+            self.assertNotIn(b"default port", done.stderr)
+        done = tally("health", "--url", '"http://localhost"')
+        self.assert_failed(done, 2, """cannot use '"http://localhost"' as the server's URL""")
+
     def test_a_password_in_the_url_is_not_told(self):
         for url, status, shown in (
             ("http://me:secret@127.0.0.1:1/a@b", 3, "http://127.0.0.1:1/a@b:"),
             ("me:secret@127.0.0.1:1", 3, "http://127.0.0.1:1:"),
-            ("ftp://me:secret@h", 2, '"***@h"'),
-            ("http://me:se@cret@h:x", 2, '"***@h:x"'),
-            ("http+unix://me:secret@%2Frun%2Fx", 2, '"***@%2Frun%2Fx"'),
-            ("unix:me:secret@h", 2, '"***@h"'),
+            ("ftp://me:secret@h", 2, "'***@h'"),
+            ("http://me:se@cret@h:x", 2, "'***@h:x'"),
+            ("http+unix://me:secret@%2Frun%2Fx", 2, "'***@%2Frun%2Fx'"),
+            ("unix:me:secret@h", 2, "'***@h'"),
         ):
             with self.subTest(url):
                 done = tally("health", url=url, env={"no_proxy": "*"})

@@ -250,11 +250,21 @@ class Files(Directory):
         large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
-    def test_a_result_is_no_npz_file(self):
+    def test_the_ending_of_a_result_is_that_of_a_format(self):
         source = self.path("in.npy", npy("<i8", (3,), int64s(1, 2, 3)))
         done = tally("cumsum", source, "-o", self.path("out.npz"))
         self.assert_failed(done, 2, "out.npz", ".npy", "--output-format")
+        for name in ("out.xlsx", "out.txt.gz", "x.d/../out.Npy"):
+            done = tally("cumsum", source, "-o", self.path(name))
+            ending = name[name.rindex(".") :]
+            self.assert_failed(done, 2, f"no format {ending}; the formats are .npy,", ".csv")
         self.assertEqual(self.files(), ["in.npy"])
+        os.mkdir(self.path("x.d"))
+        for name in ("out", "out.1", ".out", "x.d/out"):
+            self.assert_done(tally("cumsum", source, "-o", self.path(name)))
+            self.assertEqual(npy_parts(self.read(name))[1], int64s(1, 3, 6))
+            os.remove(self.path(name))
+        os.rmdir(self.path("x.d"))
         done = tally("cumsum", source, "-o", self.path("out.npz"), "-F", "raw")
         self.assert_done(done)
         self.assertEqual(self.read("out.npz"), int64s(1, 3, 6))

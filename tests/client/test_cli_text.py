@@ -3,6 +3,7 @@
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_text.py
 """
 
+import json
 import random
 import select
 import struct
@@ -467,6 +468,27 @@ class Text(Directory):
             total = sum(range(rows)) if axis == "0" else rows - 1
             self.assertEqual(lines[-1].split()[0], str(total))
 
+    def test_json_is_complete_where_a_row_is_bad(self):
+        for text, flags, says, expected in (
+            ("1\n2\nx\n", [], "line 3 has 'x'", [1, 3]),
+            ("1 2\n3 4\n5\n", [], "line 3 has 1 field", [[1, 2], [4, 6]]),
+            ("1 2\n3 4\n5 x\n", ["-a", "1"], "line 3 has 'x'", [[1, 3], [3, 7]]),
+            ("1\n2\nx\n", ["--part-bytes", "8"], "line 3 has 'x'", [1, 3]),
+        ):
+            with self.subTest(text=text, flags=flags):
+                done = self.done(text, "-F", "json", *flags)
+                self.assert_failed(done, 2, says)
+                self.assertEqual(json.loads(done.stdout), expected)
+                self.assertTrue(done.stdout.endswith(b"]\n"))
+                out = self.path("out.json")
+                self.assert_failed(self.done(text, "-o", out, *flags), 2, says)
+                self.assertEqual(self.files(), [])  # a file is written whole or not at all
+        done = self.done("x\n1\ny\n", "-F", "json")
+        self.assert_failed(done, 2, "line 3 has 'y'")
+        self.assertEqual(json.loads(done.stdout), [1])
+        done = self.done("+-1\n", "-f", "text", "-F", "json")
+        self.assertEqual((done.returncode, done.stdout), (2, b""))
+
     # -- hostile input --
 
     def test_hostile_input_is_named_by_its_line(self):
@@ -495,6 +517,9 @@ class Text(Directory):
             ),
             ("1\n\x1b[31m\n", "-f text", "1\n", "line 2 has '?[31m'"),
             ("1 2\r3 4\r", "", "", "line 1 has a carriage return"),
+            ('1\n"x"\n', "", "1\n", "line 2 has 'x', which"),
+            ('1\n""\n', "", "1\n", "line 2 has an empty field: give --nan"),
+            ('1\n"NA"\n', "", "1\n", "line 2 has the missing value 'NA': give --nan"),
             ("1,2,3\n3,\r4,5\n", "", "1,2,3\n", "line 2 has a carriage return"),
             ("1\n9223372036854775808\n", "", "1\n", "line 2", "give --dtype uint64\n"),
             (
