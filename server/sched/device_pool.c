@@ -399,11 +399,10 @@ void device_pool_destroy(struct device_pool *pool)
     free(pool);
 }
 
-bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
-                           uint64_t most_ns, struct request *request)
+bool device_pool_scan_here(struct device_pool *pool, uint64_t most_ns, struct request *request)
 {
     return pool->here < pool->count && request_scan_ns(request) <= most_ns &&
-           worker_scan_here(&pool->workers[pool->here], device, request);
+           worker_scan_here(&pool->workers[pool->here], request);
 }
 
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns)
