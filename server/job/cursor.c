@@ -120,8 +120,7 @@ static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
 }
 
 /* Returns the least elements of a slice: LEAST_ROUND for a round; else a step more than `slices`
- * times
- * --slice-bytes, counted in scan_plan_effort(). */
+ * times --slice-bytes, counted in scan_plan_effort(). */
 static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 {
     const struct scan_slicing *slicing = &cursor->slicing;
@@ -259,8 +258,7 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
 }
 
 /* Hand over the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has
- * at least
- * --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
+ * at least --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
  * refuses such a slice, the next slice includes its bytes. */
 static void push_next(struct cursor *cursor)
 {

@@ -90,10 +90,8 @@ static void on_changed(void *argument)
         const unsigned classes = choose_classes(worker);
         differ = atomic_exchange(&worker->classes, classes) != classes || differ;
     }
-    if (differ) {
-        queue_shake(pool->plan.parts.queue);
-    }
-    queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
+    queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN,
+                     differ);
     MUST(pthread_mutex_unlock(&pool->changing));
 }
 

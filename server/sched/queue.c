@@ -33,7 +33,7 @@ struct queue {
     size_t max_requests;      /* constant */
     pthread_cond_t arrived;   /* monotonic clock */
     bool closed;
-    unsigned shakes; /* number of calls of queue_shake() */
+    unsigned shakes; /* number of changes of the takers' classes (queue_set_usable()) */
 };
 
 enum status queue_create(size_t max_requests, struct queue **out, struct error *err)
@@ -131,14 +131,6 @@ void queue_wake(struct queue *queue)
     }
 }
 
-void queue_shake(struct queue *queue)
-{
-    MUST(pthread_mutex_lock(&queue->line.lock));
-    queue->shakes++;
-    MUST(pthread_cond_broadcast(&queue->arrived));
-    MUST(pthread_mutex_unlock(&queue->line.lock));
-}
-
 void queue_return(struct queue *queue, struct request *first)
 {
     if (first == NULL) {
@@ -162,10 +154,14 @@ void queue_return(struct queue *queue, struct request *first)
     }
 }
 
-void queue_set_usable(struct queue *queue, bool usable)
+void queue_set_usable(struct queue *queue, bool usable, bool shake)
 {
     struct request *chain = NULL;
     MUST(pthread_mutex_lock(&queue->line.lock));
+    if (shake) {
+        queue->shakes++;
+        MUST(pthread_cond_broadcast(&queue->arrived));
+    }
     atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     if (!usable) {
         line_drop_all(&queue->line, &chain);

@@ -1,8 +1,9 @@
 /* The planned requests that wait for a device worker, and the batches that workers take.
  *
- * line.h defines which request is next, and dispatch.h which worker takes it. A worker serves the classes of the line round robin. So a
- * stream of large tensors delays a small one by at most one large tensor, and a stream of small
- * tensors, in batches of bounded size, delays a large one by at most one batch.
+ * line.h defines which request is next, and dispatch.h which worker takes it. A worker serves the
+ * classes of the line round robin. So a stream of large tensors delays a small one by at most one
+ * large tensor, and a stream of small tensors, in batches of bounded size, delays a large one by at
+ * most one batch.
  *
  * queue_admits() checks the bound (--queue-depth) before a body is read. An admitted request is
  * never refused for lack of room: its bytes were charged when they arrived.
@@ -58,18 +59,15 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * pushed. */
 void queue_wake(struct queue *queue);
 
-/* Make every taker return QUEUE_TIMEOUT, because the classes that some takers serve have
- * changed. */
-void queue_shake(struct queue *queue);
-
 /* Insert a chain (linked by next) of taken requests that no device has changed at their old
  * positions in the line. If no device is in use the requests end with DEVICE_ERROR, in a closed
  * queue with DRAINING. NULL is fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Set whether any device is in use. If not, waiting requests end with NO_DEVICE and pushes are
- * refused. True at first: requests wait for devices that are being opened. */
-void queue_set_usable(struct queue *queue, bool usable);
+ * refused. True at first: requests wait for devices that are being opened. shake: every taker returns
+ * QUEUE_TIMEOUT, because the classes that some takers serve have changed. */
+void queue_set_usable(struct queue *queue, bool usable, bool shake);
 
 /* Refuse new requests. Takers empty the queue; after that queue_take() returns QUEUE_CLOSED. */
 void queue_close(struct queue *queue);
@@ -109,8 +107,8 @@ struct queue_batching {
     uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
-    /* Borrowed: the worker, whose classes are served; queue_shake() is due after they have changed.
-     * Without any class queue_take() waits for nothing. The worker takes part in the dispatch from
+    /* Borrowed: the worker, whose classes are served; queue_set_usable() is due after they have
+     * changed. Without any class queue_take() waits for nothing. The worker takes part in the dispatch from
      * its first call of queue_take() to queue_leave() or QUEUE_CLOSED, and is idle during the call. */
     struct dispatch_worker *worker;
 };
@@ -125,8 +123,8 @@ enum queue_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, queue_shake() was called, or the taker has
- *         no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, the classes of some takers have changed, or
+ *         the taker has no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
  *         QUEUE_CLOSED: the queue is closed and has no more work for this taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);

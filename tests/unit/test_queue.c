@@ -89,7 +89,7 @@ static void who_has_less_than_its_part_of_a_full_queue_is_admitted(void **state)
     (void)push_from(*state, &polite, 4);
     assert_int_equal(queue_admits(*state, &polite, &err), STATUS_QUEUE_FULL);
     assert_int_equal(queue_admits(*state, &third, &err), STATUS_OK);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     struct request *ended = completion_take(&completion);
     for (int i = 0; i < 4; i++) {
         struct request *next = ended->line.next;
@@ -134,7 +134,7 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
         free(first);
     }
     assert_in_range(bytes[0], bytes[1] * 8 / 10, bytes[1] * 12 / 10);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
         struct request *next = rest->line.next;
         free(rest);
@@ -166,13 +166,13 @@ static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements
         taken += first->arrival.client == &slow;
         free(first);
     }
-    queue_set_usable(queue, false);
+    queue_set_usable(queue, false, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
         struct request *next = rest->line.next;
         free(rest);
         rest = next;
     }
-    queue_set_usable(queue, true);
+    queue_set_usable(queue, true, false);
     return taken;
 }
 
@@ -279,13 +279,13 @@ static void a_taker_drops_the_late_and_the_cancelled(void **state)
 static void without_a_device_everything_ends_and_nothing_enters(void **state)
 {
     struct request *waiting = push(*state, DTYPE_F32, 4);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     expect_posted(waiting, STATUS_NO_DEVICE);
     struct request *refused = fake_request(&completion, DTYPE_F32, 4);
     assert_int_equal(queue_push(*state, refused, NULL), STATUS_NO_DEVICE);
     queue_return(*state, refused);
     expect_posted(refused, STATUS_DEVICE_ERROR);
-    queue_set_usable(*state, true);
+    queue_set_usable(*state, true, false);
     expect_next(*state, push(*state, DTYPE_F32, 4));
 }
 

@@ -590,7 +590,7 @@ static void a_taker_that_sleeps_for_some_classes_is_told_to_take_all(void **stat
     struct request *small = push(*state, DTYPE_F32, 4);
     (void)await_sleep(&taker);
     atomic_store(&taker.classes, LINE_ALL);
-    queue_shake(*state);
+    queue_set_usable(*state, true, true);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), small);
     free(small);
     free(large);
