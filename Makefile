@@ -142,7 +142,7 @@ $(B)/tests/unit/test_config: LDFLAGS += -Wl,--wrap=machine_cores,--wrap=machine_
 $(B)/tests/unit/test_http_post: LDFLAGS += -Wl,--wrap=regexec,--wrap=getaddrinfo
 
 # The test replaces the figures of all modules by distinct numbers.
-$(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=queue_count_model,--wrap=admission_stats \
+$(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=admission_stats \
     -Wl,--wrap=memory_stats,--wrap=work_line,--wrap=log_dropped,--wrap=machine_usage_sampled \
     -Wl,--wrap=device_pool_count,--wrap=device_pool_stats
 

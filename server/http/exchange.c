@@ -30,7 +30,6 @@
 #include "server/http/loop.h"
 #include "server/job/body.h"
 #include "server/job/cursor.h"
-#include "server/job/infer_memory.h"
 #include "server/job/job.h"
 #include "server/memory/shm.h"
 #include "server/sched/admission.h"
@@ -157,11 +156,7 @@ static void release_memory(struct exchange *exchange)
                            clock_span_ns(request->times.arrived, clock_now_ns()));
         request->memory.client_bytes = 0;
     }
-    if (request->admission.state != ADMISSION_NONE) {
-        admission_leave(server->admission, request);
-    }
-    /* Due for a small request, too, which has no place but releases memory. */
-    admission_wake(server->admission);
+    admission_leave(server->admission, request);
 }
 
 void exchange_refuse(struct exchange *exchange)
@@ -296,20 +291,19 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
     if (request_state(request) != REQUEST_BODY) {
         return discard_bytes(exchange, count);
     }
-    if (!infer_admit(request, count) || !body_has_pages(request, count)) {
-        return true; /* another thread owns the request */
-    }
-    request->body.received += count;
     /* The bytes of a body of known length were counted with its header. */
-    if ((exchange->header.chunked && exchange->byte_rate > 0 &&
-         exchange_admit_bytes(exchange, request->body.received, &request->error) !=
-             STATUS_OK) ||
-        body_feed(request, bytes, count, &request->error) != STATUS_OK ||
-        cursor_has_failed(request)) {
+    const bool counts = exchange->header.chunked && exchange->byte_rate > 0;
+    const uint64_t whole = request->body.received + count;
+    if (counts && exchange_admit_bytes(exchange, whole, &request->error) != STATUS_OK) {
+        request->body.received = whole;
         exchange_refuse(exchange);
         return true;
     }
-    return !exchange_closed_inside_body(exchange);
+    if (body_receive(request, bytes, count, &request->error) != STATUS_OK) {
+        exchange_refuse(exchange);
+        return true;
+    }
+    return request_is_away(request) || !exchange_closed_inside_body(exchange);
 }
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)

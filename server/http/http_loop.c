@@ -34,8 +34,8 @@
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/thread.h"
-#include "server/job/cursor.h"
 #include "server/job/job.h"
+#include "server/sched/device_pool.h"
 #include "server/sched/queue.h"
 
 #include <assert.h>
@@ -71,7 +71,7 @@ static void resume_body(struct exchange *exchange)
     const enum status status = exchange->request.error.status;
     bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
     if (!open && status != STATUS_CLIENT_GONE) {
-        if (status != STATUS_OK || cursor_has_failed(&exchange->request)) {
+        if (status != STATUS_OK) {
             exchange_refuse(exchange);
         }
         open = exchange_feed_kept(exchange);
@@ -322,6 +322,7 @@ static void *loop_thread(void *arg)
     while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }
+    device_pool_close_here();
     return NULL;
 }
 
@@ -412,7 +413,6 @@ void loop_stop(struct http_loop *loop)
     do { /* repeated if uv_stop() was called before the thread ran the loop */
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     } while (uv_loop_close(&loop->uv) == UV_EBUSY);
-    thread_device_close(&loop->completion.device);
     (void)close(loop->events_fd);
     completion_deinit(&loop->completion);
     while (loop->free_exchanges != NULL) {

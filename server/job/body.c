@@ -155,7 +155,9 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
         return STATUS_OK;
     }
     TRY(infer_grow(request, end, err));
-    cursor_begin(request);
+    if (request->scan.cursor == NULL) {
+        cursor_begin(request);
+    }
     return STATUS_OK;
 }
 
@@ -245,9 +247,11 @@ static void touch_job(struct request *request)
     completion_post(completion, request);
 }
 
-bool body_touch_pages(struct request *request, size_t count)
+bool body_has_pages(struct request *request, size_t count)
 {
-    if (!reserve_landing(request, count)) {
+    const int64_t declared = request->body.declared;
+    const bool is_short = declared >= 0 && declared < ADMISSION_LARGE_BYTES;
+    if (is_short || !reserve_landing(request, count)) {
         return true;
     }
     const struct landing landing = landing_of(request);
@@ -290,10 +294,7 @@ static enum status feed_payload(struct request *request, const char *bytes, size
         memcpy(input + request->body.payload_received, bytes, smaller_of(count, room));
     }
     request->body.payload_received = end;
-    if (request->scan.cursor != NULL) {
-        cursor_feed(request);
-    }
-    return STATUS_OK;
+    return request->scan.cursor == NULL ? STATUS_OK : cursor_feed(request);
 }
 
 /* Store the next bytes of the decompressed body. */
@@ -336,6 +337,16 @@ enum status body_feed(struct request *request, const void *bytes, size_t count,
     memcpy(packed->text.bytes + packed->count, bytes, count);
     packed->count += count;
     return STATUS_OK;
+}
+
+enum status body_receive(struct request *request, const void *bytes, size_t count,
+                         struct error *err)
+{
+    if (!infer_admit(request, count) || !body_has_pages(request, count)) {
+        return STATUS_OK; /* another thread owns the request */
+    }
+    request->body.received += count;
+    return body_feed(request, bytes, count, err);
 }
 
 /* Check a body that has ended. If the head is not complete, ask the codec once more, now with the

@@ -29,19 +29,17 @@ MUST_CHECK enum status body_begin(struct request *request, struct error *err);
  * may need milliseconds for the pages of a large block. Returns false if a thread of the work pool
  * now owns the request and touches the pages of the next few MiB. The request returns by its
  * completion list; then call this function again. */
-MUST_CHECK bool body_touch_pages(struct request *request, size_t count);
-MUST_CHECK static inline bool body_has_pages(struct request *request, size_t count)
-{
-    const int64_t declared = request->body.declared;
-    return (declared >= 0 && declared < ADMISSION_LARGE_BYTES) ||
-           body_touch_pages(request, count);
-}
+MUST_CHECK bool body_has_pages(struct request *request, size_t count);
 
 /* Give back the touched pages beyond the reserved part of the block, because the client sends
  * nothing. Such pages are not charged. */
 void body_forget_pages(struct request *request);
 
-/* Store the next piece of the body, as sent. */
+/* Store the next piece of the body, as sent. The loop calls body_receive(), which first admits the
+ * request for the piece. If another thread owns the request after that, nothing was stored: the
+ * request returns by its completion list, and the piece is to be received again. */
+MUST_CHECK enum status body_receive(struct request *request, const void *bytes, size_t count,
+                                    struct error *err);
 MUST_CHECK enum status body_feed(struct request *request, const void *bytes, size_t count,
                                  struct error *err);
 

@@ -42,6 +42,8 @@ struct cursor {
     pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
     enum cursor_state state;
     bool begun; /* a slice was pushed; the loop pushes the first slice */
+    bool kept;  /* the worker that ended the last slice has the next one */
+    const struct queue_batching *worker; /* that worker, while it ends the slice; else NULL */
     /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`,
      * slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which it got from the
      * request. */
@@ -131,6 +133,21 @@ static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
     return (1 + effort / step) * slicing->elements;
 }
 
+bool cursor_is_one_slice(struct request *request)
+{
+    const struct part *part = request->scan.part;
+    const struct scan_plan *plan = &request->scan.plan;
+    if (scan_plan_effort(plan) > request->server->config->slice_bytes ||
+        safe_elements(plan, SLICE_MS) < plan->elements) {
+        return false;
+    }
+    request->slice.job.carry = part->sums;
+    request->slice.job.carry_in = part->carries;
+    request->slice.job.carry_out = true;
+    request->slice.job.totals = request->scan.call.totals;
+    return true;
+}
+
 /* Begin the next round of segments. Returns false if there is none. A scan that is too long for a
  * slice is cut like a tensor without segments. */
 static bool begin_round(struct cursor *cursor)
@@ -197,7 +214,8 @@ static void describe_round(struct cursor *cursor)
     slice->slice.job_count = cursor->job_count;
 }
 
-/* Push the next slice, whose steps are before `end`. After success the cursor is IN_FLIGHT. */
+/* Hand over the next slice, whose steps are before `end`: to cursor->worker if it may keep the slice
+ * (then cursor->kept), else to the queue. After success the cursor is IN_FLIGHT. */
 static enum status push_slice(struct cursor *cursor, uint64_t end, struct error *err)
 {
     const struct request *whole = cursor->whole;
@@ -223,10 +241,14 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     slice->arrival.model =
         slice->slice.last ? whole->arrival.model : -1; /* statistics count the request once */
     slice->scan.retries = 0;
-    TRY(queue_push(server->queue, slice, err));
+    cursor->kept = cursor->worker != NULL && queue_keep(server->queue, cursor->worker, slice);
+    if (!cursor->kept) {
+        TRY(queue_push(server->queue, slice, err));
+        queue_wake(
+            server->queue); /* at once: a slice shares its launch with no other request */
+    }
     cursor->state = CURSOR_IN_FLIGHT;
     cursor->slice_steps = cut.steps;
-    queue_wake(server->queue); /* at once: a slice shares its launch with no other request */
     metrics_add(server->metrics, METRICS_COUNTER_SLICES, 1);
     if (!cursor->begun) {
         const bool counts = whole->scan.part == NULL && whole->scan.segments == NULL;
@@ -236,9 +258,8 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     return STATUS_OK;
 }
 
-/* Push the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has at
- * least
- * --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
+/* Hand over the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has
+ * at least --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
  * refuses such a slice, the next slice includes its bytes. */
 static void push_next(struct cursor *cursor)
 {
@@ -321,9 +342,9 @@ static bool is_posted(const struct cursor *cursor)
     return cursor->state == CURSOR_OVER && request_owner(cursor->whole) == OWNER_CURSOR;
 }
 
-/* The slice is computed, or slice->error is set: push the next slice, or return the request to its
- * loop. Thread: any, the one that ended the slice; it holds no lock. */
-static void advance_cursor(struct request *slice)
+/* The slice is computed, or slice->error is set: hand over the next slice, or return the request to
+ * its loop. Thread: any, the one that ended the slice; it holds no lock. */
+static bool advance_cursor(struct request *slice, const struct queue_batching *batching)
 {
     struct cursor *cursor = (struct cursor *)(void *)slice; /* its first member */
     MUST(pthread_mutex_lock(&cursor->lock));
@@ -331,15 +352,19 @@ static void advance_cursor(struct request *slice)
     if (whole == NULL) {
         MUST(pthread_mutex_unlock(&cursor->lock));
         destroy_cursor(cursor);
-        return;
+        return false;
     }
     const bool failed = slice->error.status != STATUS_OK;
     cursor->state = failed ? CURSOR_OVER : CURSOR_PARKED;
+    cursor->kept = false;
     if (!failed) {
         account_slice(cursor);
+        cursor->worker = batching;
         push_next(cursor);
+        cursor->worker = NULL;
     }
     const bool posts = is_posted(cursor);
+    const bool kept = cursor->kept;
     if (posts) {
         report_scan(cursor);
     }
@@ -347,6 +372,7 @@ static void advance_cursor(struct request *slice)
     if (posts) {
         completion_post(whole->completion, whole);
     }
+    return kept;
 }
 
 /* ---- the loop ---- */
@@ -405,16 +431,6 @@ void cursor_begin(struct request *request)
         request->scan.call.payload_max >= bytes && payload_is_input(request) &&
         make_slicing(&request->scan.plan, true, &slicing)) {
         (void)create_cursor(request, &slicing, &ignored);
-    }
-}
-
-void cursor_feed(struct request *request)
-{
-    struct cursor *cursor = request->scan.cursor;
-    HOLD_LOCK(&cursor->lock);
-    cursor->arrived_bytes = request->body.payload_received;
-    if (cursor->state == CURSOR_PARKED) {
-        push_next(cursor);
     }
 }
 
@@ -484,10 +500,10 @@ static void detach_cursor(struct cursor *cursor)
     whole->memory.reserved_bytes = 0;
 }
 
-bool cursor_look_for_failure(struct request *request)
+/* See cursor_has_failed(). Thread: the loop, holding the lock. */
+static bool find_failure(struct cursor *cursor)
 {
-    struct cursor *cursor = request->scan.cursor;
-    HOLD_LOCK(&cursor->lock);
+    struct request *request = cursor->whole;
     const bool overdue =
         cursor->state == CURSOR_IN_FLIGHT &&
         atomic_load_explicit(&cursor->slice.slice.overdue, memory_order_relaxed);
@@ -500,6 +516,28 @@ bool cursor_look_for_failure(struct request *request)
         detach_cursor(cursor);
     }
     return failed || overdue;
+}
+
+bool cursor_has_failed(struct request *request)
+{
+    if (request->scan.cursor == NULL) {
+        return false;
+    }
+    HOLD_LOCK(&request->scan.cursor->lock);
+    return find_failure(request->scan.cursor);
+}
+
+enum status cursor_feed(struct request *request)
+{
+    struct cursor *cursor = request->scan.cursor;
+    HOLD_LOCK(&cursor->lock);
+    cursor->arrived_bytes = request->body.payload_received;
+    if (cursor->state == CURSOR_PARKED) {
+        push_next(cursor);
+    } else {
+        (void)find_failure(cursor);
+    }
+    return request->error.status;
 }
 
 bool cursor_release(struct request *request)
@@ -517,8 +555,12 @@ bool cursor_release(struct request *request)
     if (request->scan.cursor != NULL) {
         destroy_cursor(request->scan.cursor);
     }
-    part_destroy(request->scan.part, request->server->memory);
-    segments_destroy(request->scan.segments);
+    if (request->scan.part != NULL) {
+        part_destroy(request->scan.part, request->server->memory);
+    }
+    if (request->scan.segments != NULL) {
+        segments_destroy(request->scan.segments);
+    }
     request->scan.cursor = NULL;
     request->scan.part = NULL;
     request->scan.segments = NULL;

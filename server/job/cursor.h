@@ -19,8 +19,8 @@
  * records how many bytes have arrived, and pushes the cursor only if it is PARKED. So each slice is
  * pushed by one thread, and the loop does nothing for a scan whose body is complete.
  *
- * While the body arrives, the loop owns the request, and calls cursor_has_failed() when bytes
- * arrive and at every heartbeat. After that the cursor owns the request (OWNER_CURSOR), and returns
+ * While the body arrives, the loop owns the request, and learns of a failure when bytes arrive
+ * (cursor_feed()) and at every heartbeat (cursor_has_failed()). After that the cursor owns the request (OWNER_CURSOR), and returns
  * it once by the completion list of its loop, with the sums or an error. If the request ends while
  * a slice is in flight (the client closed the connection, the device hangs), the cursor is
  * detached: it keeps block and reservation of the request, posts nothing, and is freed by the
@@ -40,25 +40,26 @@ struct cursor; /* opaque */
  * there is no cursor, and the tensor is scanned after its body has arrived. */
 void cursor_begin(struct request *request);
 
-/* Scan the payload that has arrived in the block of a request with a cursor. */
-void cursor_feed(struct request *request);
+/* Scan the payload that has arrived in the block of a request with a cursor. Returns the status of
+ * request->error: that of a slice that has failed (cursor_has_failed()). */
+MUST_CHECK enum status cursor_feed(struct request *request);
 
 /* Returns true if the complete and planned request is to be scanned in slices. Thread: its
  * owner. */
 bool cursor_wanted(const struct request *request);
 
+/* Returns true if the first slice of a part would contain all of it. Then the request itself
+ * describes the scan to device_pool_scan_here(). Thread: its owner. */
+bool cursor_is_one_slice(struct request *request);
+
 /* Scan the rest of a complete and valid body. Returns true if the cursor owns the request. Returns
  * false if request.error is set, or, without an error, if the tensor is to be scanned whole. */
 bool cursor_scan(struct request *request);
 
-/* Returns true, and sets request.error, if the scan of a request has failed and the cursor will not
- * return the request. If a device has missed its deadline, the cursor is detached, and the request
+/* Returns true, and sets request.error, if the scan of a request has failed and its cursor, if any,
+ * will not return the request. If a device has missed its deadline, the cursor is detached, and the request
  * has no block any more. The loop or the cursor owns the request. */
-bool cursor_look_for_failure(struct request *request);
-static inline bool cursor_has_failed(struct request *request)
-{
-    return request->scan.cursor != NULL && cursor_look_for_failure(request);
-}
+bool cursor_has_failed(struct request *request);
 
 /* Cancel the slice that is in flight: the result is not needed. */
 void cursor_cancel(struct request *request);

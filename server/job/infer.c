@@ -139,9 +139,7 @@ enum status infer_decode(struct request *request, struct error *err)
         TRY(infer_shm_acquire(request, err));
     }
     TRY(plan_scan(request, err));
-    TRY(infer_measure(request, err));
-    infer_update_claim(request);
-    return STATUS_OK;
+    return infer_measure(request, err);
 }
 
 /* ---- completing ---- */
@@ -234,6 +232,7 @@ enum status infer_decode_body(struct request *request)
 static enum status complete_input(struct request *request, struct error *err)
 {
     const struct request_body *body = &request->body;
+    const struct shm_tensor *shm = request->memory.shm;
     struct scan_call *call = &request->scan.call;
     TRY(infer_reserve_rest(request, err));
     char *input = request_block_at(request, request->memory.in_offset);
@@ -243,15 +242,17 @@ static enum status complete_input(struct request *request, struct error *err)
         TRY(parallel_copy(request->parallel, input,
                           request->body.head.bytes + request->body.head_bytes + 1, count, err));
     }
-    if (call->axis_pending) {
-        TRY(infer_shm_read_axis(request, err));
+    if (call->axis_pending && shm[SHM_AXIS].region != NULL) {
+        TRY(shm_read(shm[SHM_AXIS].region, &call->axis_shm, call->axis_bytes,
+                     smaller_of(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err));
     }
     TRY(request->arrival.codec->complete(call, input, request->body.payload_received, err));
     if (call->source == CALL_SOURCE_TEXT && call->data.bytes >= INFER_FORGET_BYTES) {
         TRY(infer_text_forget(request, call->data, err));
     }
     if (infer_shm_copies(request, SHM_INPUT)) {
-        TRY(infer_shm_read_input(request, err));
+        TRY(shm_read(shm[SHM_INPUT].region, &call->input_shm, input, call->input_bytes,
+                     request->parallel, err));
     }
     if (elements_change(&call->desc)) {
         TRY(prepare_elements(request, err));

@@ -135,9 +135,11 @@ enum status infer_measure(struct request *request, struct error *err)
     body->output_at = one_place ? 0 : (size_t)(input & ~(uint64_t)(MEMORY_ALIGN - 1));
     body->block_bytes = (size_t)total;
     const uint64_t need = known_needs(request);
-    return exceeds_large_budget(request, need)
-               ? memory_never_fits(request->server->memory, need, err)
-               : STATUS_OK;
+    if (exceeds_large_budget(request, need)) {
+        return memory_never_fits(request->server->memory, need, err);
+    }
+    infer_update_claim(request);
+    return STATUS_OK;
 }
 
 /* ---- charges ---- */
@@ -186,8 +188,10 @@ enum status infer_charge(struct request *request, uint64_t bytes, struct error *
     uint64_t *promised = &request->admission.promised_bytes;
     uint64_t beyond = bytes > *promised ? bytes - *promised : 0;
     uint64_t drawn = bytes - beyond;
-    const uint64_t held = request->memory.reserved_bytes + *promised;
-    TRY(memory_reserve(request->server->memory, held, beyond, err));
+    if (beyond > 0) {
+        const uint64_t held = request->memory.reserved_bytes + *promised;
+        TRY(memory_reserve(request->server->memory, held, beyond, err));
+    }
     if (drawn > 0) {
         memory_draw(request->server->memory, drawn);
         *promised -= drawn;
@@ -410,16 +414,17 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more)
     return larger_of(planned ? planned_cost(request) : guess_cost(request, more), 1);
 }
 
-void infer_lower_claim(struct request *request)
+void infer_update_claim(struct request *request)
 {
-    admission_update(request->server->admission, request, infer_claim(request, 0),
-                     infer_cost_ns(request, 0));
+    if (request->admission.claim > 0) {
+        admission_update(request->server->admission, request, infer_claim(request, 0),
+                         infer_cost_ns(request, 0));
+    }
 }
 
 enum status infer_check(struct request *request, struct error *err)
 {
     const struct server *server = request->server;
-    uint64_t claim = infer_claim(request, 0);
     uint64_t wait_ns = 0;
     bool known = request->scan.decoded && request->scan.planned;
     uint64_t need = known                        ? infer_needed_bytes(request, 0)
@@ -427,22 +432,22 @@ enum status infer_check(struct request *request, struct error *err)
                                                  : 0; /* a lower bound */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
-    if (exceeds_large_budget(request, need)) {
+    if (!known &&
+        exceeds_large_budget(request, need)) { /* else infer_measure() has checked it */
         return memory_never_fits(server->memory, need, err);
     }
-    if (claim > 0) {
-        claim = smaller_of(claim, memory_budget_large(server->memory)); /* may be a guess */
-        status = admission_check(server->admission, request, claim, infer_cost_ns(request, 0),
+    if (infer_claim(request, 0) > 0) {
+        status = admission_check(server->admission, request, infer_cost_ns(request, 0),
                                  &wait_ns, err);
     } else if (request->arrival.deadline_ns != 0 &&
                request->arrival.deadline_ns - request->times.arrived < SOON_NS) {
         /* The request waits for a device, and a long text waits for a thread of the work pool. */
         const int64_t text_bytes = request->scan.decoded ? 0 : request->body.declared;
         const uint64_t scan_ns = known ? request_scan_ns(request) : 0;
-        wait_ns = queue_wait_ns(server->queue, request, scan_ns);
+        wait_ns = line_wait_ns(queue_line(server->queue), request, scan_ns);
         if (text_bytes > (int64_t)server->config->inline_json_bytes) {
-            wait_ns +=
-                work_wait_ns(server->work, request, (uint64_t)text_bytes * NS_PER_TEXT_BYTE);
+            wait_ns += line_wait_ns(work_line(server->work), request,
+                                    (uint64_t)text_bytes * NS_PER_TEXT_BYTE);
         }
         status = request_check_wait(request, wait_ns, err);
     }
@@ -459,8 +464,13 @@ bool infer_is_covered(const struct request *request)
 
 bool infer_admit(struct request *request, uint64_t more)
 {
-    uint64_t claim = infer_claim(request, more);
-    return claim <= request->admission.claim ||
-           admission_enter(request->server->admission, request, claim,
-                           infer_cost_ns(request, more));
+    const uint64_t claim = infer_claim(request, more);
+    if (claim > request->admission.claim) {
+        return admission_enter(request->server->admission, request, claim,
+                               infer_cost_ns(request, more));
+    }
+    if (more == 0 && request->scan.planned) {
+        infer_update_claim(request); /* the need is known: give back what exceeds it */
+    }
+    return true;
 }

@@ -12,8 +12,8 @@ enum {
     INFER_FORGET_BYTES = 32 << 20 /* least length of a text for infer_text_forget() */
 };
 
-/* Compute the offsets of input and output in the block, and the size of the block. The request is
- * decoded and planned. Thread: the owner.
+/* Compute the offsets of input and output in the block, and the size of the block; update the claim
+ * (infer_update_claim()). The request is decoded and planned. Thread: the owner.
  * err   TOO_LARGE: the memory budget can never hold the request */
 MUST_CHECK enum status infer_measure(struct request *request, struct error *err);
 
@@ -105,19 +105,13 @@ uint64_t infer_cost_ns(const struct request *request, uint64_t more);
 
 /* Lower the claim of an admitted request, and correct its cost; do nothing for a small request.
  * Thread: the owner. */
-void infer_lower_claim(struct request *request);
-static inline void infer_update_claim(struct request *request)
-{
-    if (request->admission.claim > 0) {
-        infer_lower_claim(request);
-    }
-}
+void infer_update_claim(struct request *request);
 
 /* Returns true if the claim covers the need of the request. Thread: the owner. */
 bool infer_is_covered(const struct request *request);
 
-/* Admit the request for its current need. Returns false if the request now waits (admission owns
- * it). Thread: loop. */
+/* Admit the request for its current need; a claim that exceeds the need of a planned request is
+ * lowered. Returns false if the request now waits (admission owns it). Thread: loop. */
 MUST_CHECK bool infer_admit(struct request *request, uint64_t more);
 
 /* Check after the header is read, and the head is decoded if it needs no byte of the body, that the

@@ -87,26 +87,6 @@ void infer_shm_place(struct request *request)
     }
 }
 
-enum status infer_shm_read_axis(struct request *request, struct error *err)
-{
-    struct scan_call *call = &request->scan.call;
-    const struct shm_region *region = request->memory.shm[SHM_AXIS].region;
-    if (region == NULL) {
-        return STATUS_OK;
-    }
-    return shm_read(region, &call->axis_shm, call->axis_bytes,
-                    smaller_of(call->axis_shm.bytes, sizeof call->axis_bytes), NULL, err);
-}
-
-enum status infer_shm_read_input(struct request *request, struct error *err)
-{
-    const struct scan_call *call = &request->scan.call;
-    const struct shm_region *region = request->memory.shm[SHM_INPUT].region;
-    return shm_read(region, &call->input_shm,
-                    request_block_at(request, request->memory.in_offset), call->input_bytes,
-                    request->parallel, err);
-}
-
 enum status infer_shm_write_output(struct request *request, struct error *err)
 {
     const struct scan_call *call = &request->scan.call;

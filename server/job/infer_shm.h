@@ -23,10 +23,6 @@ MUST_CHECK enum status infer_shm_acquire(struct request *request, struct error *
  * The request is planned, request.memory.out_bytes is known, and infer_shm_used() is true. */
 void infer_shm_place(struct request *request);
 
-/* Copy a pending axis from its region, if it has one. Call this before codec->complete(). */
-MUST_CHECK enum status infer_shm_read_axis(struct request *request, struct error *err);
-/* Copy the input from its region (infer_shm_copies()). Call this after codec->complete(). */
-MUST_CHECK enum status infer_shm_read_input(struct request *request, struct error *err);
 /* Check that regions in use have kept their pages; copy the computed output to its region if it
  * must be copied. infer_shm_used() is true.
  * err   SHM_ERROR: the output does not fit, or a region in use has lost pages; CLIENT_GONE: the

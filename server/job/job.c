@@ -127,7 +127,8 @@ static enum job_next parse_on_loop(struct request *request)
         /* a long body is parsed after its memory is promised */
         return infer_admit(request, 0) ? JOB_LATER : JOB_WAIT;
     }
-    return infer_decode_body(request) == STATUS_OK ? JOB_NEXT : JOB_DONE;
+    return request->scan.decoded || infer_decode_body(request) == STATUS_OK ? JOB_NEXT
+                                                                            : JOB_DONE;
 }
 
 static enum job_next step_parse(struct request *request)
@@ -157,7 +158,6 @@ static enum job_next step_prepare(struct request *request)
         if (!infer_admit(request, 0)) {
             return JOB_WAIT;
         }
-        infer_update_claim(request);
         if (long_text || request->body.spill ||
             infer_bytes_to_move(request) > INLINE_MOVE_BYTES) {
             return JOB_LATER;
@@ -168,12 +168,24 @@ static enum job_next step_prepare(struct request *request)
 
 /* ---- SCAN ---- */
 
+/* Scan a small tensor in this thread. Returns false if it is too large, or no device can do that. */
+static bool scan_here(struct request *request, bool here)
+{
+    const bool brief = here || scan_plan_slowest_ns(&request->scan.plan) <= WORK_SLOWEST_NS;
+    return brief && device_pool_scan_here(request->server->devices,
+                                          here ? LOOP_SCAN_NS : WORK_SCAN_NS, request);
+}
+
 static enum job_next step_scan(struct request *request)
 {
     struct queue *queue = request->server->queue;
     const bool here = on_loop(request);
     if (request->scan.plan.elements == 0 || request->times.computed != 0) {
         return JOB_NEXT; /* there is nothing to compute, or the scan is done */
+    }
+    const bool one = request->scan.part != NULL && cursor_is_one_slice(request);
+    if (one && scan_here(request, here)) {
+        return request->error.status == STATUS_OK ? JOB_NEXT : JOB_DONE;
     }
     if (!here && cursor_wanted(request)) {
         return JOB_HOME;
@@ -184,11 +196,7 @@ static enum job_next step_scan(struct request *request)
     if (request->error.status != STATUS_OK) {
         return JOB_DONE;
     }
-    const bool brief = here || scan_plan_slowest_ns(&request->scan.plan) <= WORK_SLOWEST_NS;
-    if (request->scan.cursor == NULL && brief &&
-        device_pool_scan_here(request->server->devices,
-                              here ? &request->completion->device : work_thread_device(),
-                              here ? LOOP_SCAN_NS : WORK_SCAN_NS, request)) {
+    if (request->scan.cursor == NULL && scan_here(request, here)) {
         return request->error.status == STATUS_OK ? JOB_NEXT : JOB_DONE;
     }
     if (queue_push(queue, request, &request->error) != STATUS_OK) {

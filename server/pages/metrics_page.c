@@ -198,7 +198,8 @@ static void write_models(FILE *out, const struct metrics *metrics)
 static void write_queue(FILE *out, const struct server *server)
 {
     struct queue_stats stats;
-    queue_stats(server->queue, &stats);
+    size_t *pending_of = calloc(server->metrics->model_count, sizeof *pending_of);
+    queue_stats(server->queue, pending_of, &stats);
     uint64_t now_ns = clock_now_ns();
     write_gauge(out, "tally_queue_requests", "Requests waiting for a device.", stats.requests);
     write_gauge(out, "tally_queue_limit_requests",
@@ -221,10 +222,11 @@ static void write_queue(FILE *out, const struct server *server)
     static const char pending[] = "nv_inference_pending_request_count";
     write_family(out, pending, "gauge",
                  "Instantaneous number of pending requests awaiting execution.");
-    for (size_t m = 0; m < server->metrics->model_count; m++) {
+    for (size_t m = 0; pending_of != NULL && m < server->metrics->model_count; m++) {
         (void)fprintf(out, "%s{model=\"%s\",version=\"%s\"} %zu\n", pending, model_at(m)->name,
-                      MODEL_VERSION, queue_count_model(server->queue, (int)m));
+                      MODEL_VERSION, pending_of[m]);
     }
+    free(pending_of);
 }
 
 static void write_memory(FILE *out, const struct server *server)

@@ -136,7 +136,7 @@ enum status page_devices(const struct page_request *request, struct page *page,
     struct queue_stats queue;
     struct device_stats stats;
     struct json_writer *w = &page->json;
-    queue_stats(request->server->queue, &queue);
+    queue_stats(request->server->queue, NULL, &queue);
     json_writer_begin_object(w);
     json_writer_member_uint(w, "queue_depth", queue.requests);
     json_writer_member_uint(w, "queue_bytes", queue.bytes);

@@ -31,6 +31,8 @@ enum {
 
 struct admission {
     struct memory *memory; /* borrowed */
+    uint64_t budget;       /* constant: bytes that may be promised (memory_budget_large()) */
+    uint64_t kept;         /* constant: bytes of the memory budget beyond that */
     size_t max_waiting;
     struct line line;       /* its lock guards the fields below, too */
     uint64_t since_ns;      /* time of the last finish, or of the first place after none */
@@ -61,6 +63,8 @@ enum status admission_create(struct memory *memory, size_t max_waiting, struct a
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the admission of requests");
     }
     admission->memory = memory;
+    admission->budget = memory_budget_large(memory);
+    admission->kept = memory_budget(memory) - admission->budget;
     admission->max_waiting = max_waiting;
     line_init(&admission->line, LINE_ADMISSION);
     *out = admission;
@@ -134,7 +138,7 @@ static bool is_owed_place(const struct admission *admission, const struct client
 static bool has_room(const struct admission *admission, const struct client *client,
                      uint64_t claim)
 {
-    const uint64_t part = memory_budget_large(admission->memory) / ADMISSION_SHORT_PART;
+    const uint64_t part = admission->budget / ADMISSION_SHORT_PART;
     const uint64_t together = admission->placed_bytes + claim;
     const bool is_free = admission->places < ADMISSION_PLACES ||
                          together <= smaller_of(part, ADMISSION_SHORT_BYTES);
@@ -148,7 +152,7 @@ static bool exceeds_part(const struct admission *admission, const struct client 
 {
     const bool waits = client->flows[LINE_ADMISSION][CLASS].count > 0;
     const size_t clients = admission->line.classes[CLASS].ring.count + !waits;
-    const uint64_t part = memory_budget_large(admission->memory) / clients;
+    const uint64_t part = admission->budget / clients;
     return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
 }
 
@@ -168,13 +172,12 @@ static uint64_t missing_bytes(const struct request *request)
  *   none of these requests would ever release them. */
 static uint64_t may_lack(const struct admission *admission, const struct request *request)
 {
-    const uint64_t most = memory_budget_large(admission->memory);
-    const uint64_t kept = memory_budget(admission->memory) - most;
+    const uint64_t most = admission->budget;
     const uint64_t claimed = admission->claimed_bytes;
     if (request->admission.waits && admission->working == 0) {
-        return kept + admission->waiting_bytes - held_bytes(request);
+        return admission->kept + admission->waiting_bytes - held_bytes(request);
     }
-    return claimed <= most && missing_bytes(request) <= most - claimed ? kept : 0;
+    return claimed <= most && missing_bytes(request) <= most - claimed ? admission->kept : 0;
 }
 
 /* Promise the wanted memory to the request, and begin the request if it has not begun. Returns
@@ -214,7 +217,9 @@ static void change_hold(struct admission *admission, struct request *request, ui
     struct admission_hold *hold = &request->admission;
     const uint64_t excess = hold->claim > claim ? hold->claim - claim : 0;
     const uint64_t less = smaller_of(excess, hold->promised_bytes);
-    memory_unpromise(admission->memory, less);
+    if (less > 0) {
+        memory_unpromise(admission->memory, less);
+    }
     count_request(admission, request, -1);
     hold->promised_bytes -= less;
     hold->claim -= less;
@@ -228,7 +233,7 @@ static void change_hold(struct admission *admission, struct request *request, ui
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {
-    const uint64_t most = memory_budget_large(admission->memory);
+    const uint64_t most = admission->budget;
     const uint64_t spared = most - request->admission.wanted;
     const uint64_t committed = memory_committed(admission->memory);
     const uint64_t others = committed - smaller_of(admission->overtaking_bytes, committed);
@@ -363,6 +368,12 @@ static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t roo
 static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 {
     struct leaving leaving = {0};
+    if (line_count(&admission->line, LINE_ALL) == 0) {
+        admission->place_is_lacking = false;
+        admission->memory_is_lacking = false;
+        MUST(pthread_mutex_unlock(&admission->line.lock));
+        return;
+    }
     const uint64_t room = admit_begun(admission, now_ns, &leaving);
     admit_new(admission, now_ns, room, &leaving);
     MUST(pthread_mutex_unlock(&admission->line.lock));
@@ -375,19 +386,16 @@ static void admit_and_unlock(struct admission *admission, uint64_t now_ns)
 /* ---- before and while the body arrives ---- */
 
 enum status admission_check(struct admission *admission, const struct request *request,
-                            uint64_t claim, uint64_t cost_ns, uint64_t *wait_ns,
-                            struct error *err)
+                            uint64_t cost_ns, uint64_t *wait_ns, struct error *err)
 {
-    if (claim > memory_budget_large(admission->memory)) {
-        return memory_never_fits(admission->memory, claim, err);
-    }
     MUST(pthread_mutex_lock(&admission->line.lock));
     const struct client *client = request->arrival.client;
     const size_t waiting = line_count(&admission->line, LINE_ALL);
-    const uint64_t ahead_ns =
-        line_ahead_ns(&admission->line, client, request->arrival.high, cost_ns);
     const bool crowded = admission->place_is_lacking || admission->places >= ADMISSION_PLACES;
-    *wait_ns = crowded ? time_for(admission, client, ahead_ns + cost_ns) : 0;
+    *wait_ns = crowded ? time_for(admission, client,
+                                  cost_ns + line_ahead_ns(&admission->line, client,
+                                                          request->arrival.high, cost_ns))
+                       : 0;
     const bool is_full = waiting >= admission->max_waiting &&
                          !line_within_part(&admission->line, client, admission->max_waiting);
     MUST(pthread_mutex_unlock(&admission->line.lock));
@@ -404,7 +412,7 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
                      uint64_t cost_ns)
 {
     struct admission_hold *hold = &request->admission;
-    claim = smaller_of(claim, memory_budget_large(admission->memory));
+    claim = smaller_of(claim, admission->budget);
     if (claim <= hold->claim) {
         return true;
     }
@@ -478,22 +486,16 @@ void admission_finish(struct admission *admission, struct request *request)
 void admission_leave(struct admission *admission, struct request *request)
 {
     struct admission_hold *hold = &request->admission;
-    if (hold->state == ADMISSION_NONE) {
+    const bool small = hold->state == ADMISSION_NONE;
+    if (small && line_count(&admission->line, LINE_ALL) == 0) {
         return;
     }
     MUST(pthread_mutex_lock(&admission->line.lock));
-    change_hold(admission, request, 0, 0, false, ADMISSION_FINISHED);
-    count_request(admission, request, -1);
-    *hold = (struct admission_hold){.state = ADMISSION_NONE};
-    admit_and_unlock(admission, clock_now_ns());
-}
-
-void admission_wake(struct admission *admission)
-{
-    if (line_count(&admission->line, LINE_ALL) == 0) {
-        return;
+    if (!small) {
+        change_hold(admission, request, 0, 0, false, ADMISSION_FINISHED);
+        count_request(admission, request, -1);
+        *hold = (struct admission_hold){.state = ADMISSION_NONE};
     }
-    MUST(pthread_mutex_lock(&admission->line.lock));
     admit_and_unlock(admission, clock_now_ns());
 }
 

@@ -76,11 +76,11 @@ void admission_destroy(struct admission *admission); /* no request waits; NULL i
 
 /* Check, before the body of a large request is read, that the request can begin and meet its
  * deadline. *wait_ns: estimated time until its answer, 0 if it need not wait
- * err   TOO_LARGE: the claim exceeds the budget; QUEUE_FULL: too many requests wait, or the deadline
- *       is earlier than the answer; DEADLINE_PASSED */
+ * err   QUEUE_FULL: too many requests wait, or the deadline is earlier than the answer;
+ *       DEADLINE_PASSED */
 MUST_CHECK enum status admission_check(struct admission *admission,
-                                       const struct request *request, uint64_t claim,
-                                       uint64_t cost_ns, uint64_t *wait_ns, struct error *err);
+                                       const struct request *request, uint64_t cost_ns,
+                                       uint64_t *wait_ns, struct error *err);
 
 /* Raise the claim of the request to `claim` bytes, and its cost to `cost_ns`. Returns true if the
  * request may continue; false if it waits, owned by this module. A claim beyond the budget is cut
@@ -100,11 +100,9 @@ bool admission_pace(struct admission *admission, struct request *request, uint64
  * on small requests. */
 void admission_finish(struct admission *admission, struct request *request);
 
-/* The request has ended and its memory is released. No effect on small requests. */
+/* The request has ended and its memory is released: admit waiting requests. Due for a small request,
+ * too, which has no place but releases memory; cheap if none waits. */
 void admission_leave(struct admission *admission, struct request *request);
-
-/* Memory of a small request was released: admit waiting requests. Cheap if none waits. */
-void admission_wake(struct admission *admission);
 
 /* End waiting requests that are cancelled (CLIENT_GONE) or past their deadline (DEADLINE_PASSED),
  * and admit others. Returns the earliest deadline of the waiting requests, 0 if none. */

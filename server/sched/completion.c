@@ -18,7 +18,6 @@ enum status completion_init(struct completion *completion, struct error *err)
         return error_set(err, STATUS_INTERNAL, "eventfd: %s", strerrordesc_np(errno));
     }
     atomic_init(&completion->head, NULL);
-    completion->device = (struct thread_device){.opened = NULL};
     completion->fd = fd;
     return STATUS_OK;
 }
@@ -83,7 +82,7 @@ void completion_post_home(struct request *first)
         struct request *next = last->line.next;
         last->line.next = NULL;
         if (first->slice.advance != NULL) {
-            first->slice.advance(first);
+            (void)first->slice.advance(first, NULL);
         } else {
             completion_post(first->completion, first);
         }

@@ -7,7 +7,6 @@
 #define TALLY_SERVER_COMPLETION_H
 
 #include "proto/status.h"
-#include "server/sched/device_pool.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -18,12 +17,10 @@ struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->line.next */
     int fd;                         /* eventfd, non-blocking; readable when something waits */
     size_t expected; /* number of requests that will return; used by the loop only */
-    struct thread_device device; /* the device on which the loop scans small tensors */
 };
 
 MUST_CHECK enum status completion_init(struct completion *completion, struct error *err);
-/* Requires an empty list and a closed device (thread_device_close()). */
-void completion_deinit(struct completion *completion);
+void completion_deinit(struct completion *completion); /* requires an empty list */
 
 /* Hand a chain of requests (linked by next, any length, not NULL) to the loop. Thread: any. */
 void completion_post(struct completion *completion, struct request *first);

@@ -90,10 +90,8 @@ static void on_changed(void *argument)
         const unsigned classes = choose_classes(worker);
         differ = atomic_exchange(&worker->classes, classes) != classes || differ;
     }
-    if (differ) {
-        queue_shake(pool->plan.parts.queue);
-    }
-    queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN);
+    queue_set_usable(pool->plan.parts.queue, device_pool_health(pool) != DEVICE_POOL_BROKEN,
+                     differ);
     MUST(pthread_mutex_unlock(&pool->changing));
 }
 
@@ -399,11 +397,10 @@ void device_pool_destroy(struct device_pool *pool)
     free(pool);
 }
 
-bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
-                           uint64_t most_ns, struct request *request)
+bool device_pool_scan_here(struct device_pool *pool, uint64_t most_ns, struct request *request)
 {
     return pool->here < pool->count && request_scan_ns(request) <= most_ns &&
-           worker_scan_here(&pool->workers[pool->here], device, request);
+           worker_scan_here(&pool->workers[pool->here], request);
 }
 
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns)

@@ -96,25 +96,18 @@ MUST_CHECK bool device_pool_stop(struct device_pool *pool);
 /* Free the pool, whose workers have ended or were not started. NULL is fine. */
 void device_pool_destroy(struct device_pool *pool);
 
-/* A device of Tally's own driver on which an HTTP thread, or a thread of the work pool, scans small
- * tensors. All zero: closed. The first scan opens the device; a worker has tested its kernels. */
-struct thread_device {
-    const struct device_driver *driver; /* borrowed, static */
-    struct scan_device *opened;         /* owned; NULL: closed */
-};
-void thread_device_close(struct thread_device *device);
-
 /* Scan a small tensor in the calling thread, without the queue. A scan of a few KiB takes less time
  * than waking another thread. Only Tally's own driver is called in this way, because its kernels
  * compute in the calling thread and wait for nothing; a batch delay (--batch-delay-us) turns the
- * function off. The request is complete, planned, has elements and is no slice.
+ * function off. The request is complete, planned, has elements and is no slice. The first scan of a
+ * thread opens a device for the thread; a worker has tested its kernels.
  * most_ns   the most estimated time of a scan
- * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged
- * and
+ * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged and
  *         must be queued: it is too large, or no such device is ready
- * Thread: the owner of `device` and of the request. */
-bool device_pool_scan_here(struct device_pool *pool, struct thread_device *device,
-                           uint64_t most_ns, struct request *request);
+ * Thread: the owner of the request. */
+bool device_pool_scan_here(struct device_pool *pool, uint64_t most_ns, struct request *request);
+/* Close the device of the calling thread, if it has one: due at the end of each such thread. */
+void device_pool_close_here(void);
 
 /* Detect hung devices; main calls this function every tick. lost_ns: time since the last tick for
  * which the whole process was stopped; the deadlines of calls in progress are extended by it. */

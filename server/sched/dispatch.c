@@ -151,29 +151,12 @@ static bool decide(struct dispatch *dispatch, const struct candidate *candidate,
     return false;
 }
 
-/* Find the next request of the line for a worker without a pace. */
-static bool find_next(struct line *line, struct dispatch_found *found)
-{
-    found->class = line_turn(line, LINE_ALL);
-    if (found->class == LINE_CLASSES) {
-        return false;
-    }
-    found->cursor = line_begin(line, found->class);
-    return true;
-}
-
 bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch_worker *worker,
                    uint64_t now_ns, uint64_t delay_ns, struct dispatch_found *found)
 {
     struct line_cursor cursors[LINE_CLASSES];
     struct dispatch_worker *other = NULL;
     *found = (struct dispatch_found){.rival = NULL};
-    if (worker == NULL) {
-        return find_next(line, found);
-    }
-    if (line_count(line, atomic_load(worker->classes)) == 0) {
-        return false;
-    }
     LIST_FOREACH(other, &dispatch->workers, link)
     {
         other->given = NULL;
@@ -188,6 +171,10 @@ bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch
         const struct request *request = cursors[c].current;
         empty = request == NULL ? empty + 1 : 0;
         if (request == NULL) {
+            continue;
+        }
+        if (request_verdict(request, now_ns) != STATUS_OK) {
+            line_drop(&cursors[c], &found->expired);
             continue;
         }
         looked_at++;
@@ -254,21 +241,18 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
     }
 }
 
-void dispatch_measured(struct dispatch_device *device, enum dtype dtype, uint64_t cost_ns,
-                       uint64_t took_ns, uint64_t now_ns)
+bool dispatch_keep(struct dispatch *dispatch, struct dispatch_worker *worker, unsigned class,
+                   const struct request *slice, uint64_t now_ns)
 {
-    pace_add_batch(&device->pace, pace_kind_of(dtype), cost_ns, took_ns);
-    device->measured_ns = now_ns;
-}
-
-void dispatch_tried(struct dispatch_device *device, const struct pace_trial trials[PACE_KINDS],
-                    bool anew, uint64_t trial_ns, uint64_t now_ns)
-{
-    for (int kind = 0; kind < PACE_KINDS; kind++) {
-        pace_add_trial(&device->pace, (enum pace_kind)kind, &trials[kind], anew);
+    struct dispatch_worker *other = NULL;
+    LIST_FOREACH(other, &dispatch->workers, link)
+    {
+        if (worker_serves(other, class) != (other == worker)) {
+            return false;
+        }
     }
-    device->trial_ns = trial_ns;
-    device->measured_ns = now_ns;
+    worker->since_ns = now_ns + request_ns(worker, slice);
+    return worker->joined;
 }
 
 bool dispatch_trial_due(const struct dispatch_device *device, uint64_t now_ns)

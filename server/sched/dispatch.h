@@ -95,11 +95,13 @@ struct dispatch_found {
     uint64_t
         retry_ns; /* nothing was found: when to look again; 0: nothing waits for the worker */
     bool idle;    /* nothing was found: a worker that should take a request is idle; wake it */
+    struct request
+        *expired; /* chain of requests that expired, which were dropped from the line */
 };
 
-/* Find the request that the worker takes next. delay_ns: --batch-delay-us, for which requests may
- * wait in the line. worker: NULL for one that serves all classes and whose pace is not known.
- * Returns false if the line has no request for it. */
+/* Find the request that the worker takes next, and drop the expired ones before it. delay_ns:
+ * --batch-delay-us, for which requests may wait in the line. Returns false if the line has no
+ * request for the worker. */
 bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch_worker *worker,
                    uint64_t now_ns, uint64_t delay_ns, struct dispatch_found *found);
 
@@ -119,13 +121,10 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
                     const struct dispatch_found *found, const struct dispatch_batch *batch,
                     uint64_t now_ns);
 
-/* Record the time of a batch of the device. */
-void dispatch_measured(struct dispatch_device *device, enum dtype dtype, uint64_t cost_ns,
-                       uint64_t took_ns, uint64_t now_ns);
-
-/* Record trials of the device, which took trial_ns in all. anew: as for pace_add_trial(). */
-void dispatch_tried(struct dispatch_device *device, const struct pace_trial trials[PACE_KINDS],
-                    bool anew, uint64_t trial_ns, uint64_t now_ns);
+/* The worker, which is busy, would take the next slice of its scan. Returns false if it does not serve
+ * the class of the slice any more, or if another worker does. */
+bool dispatch_keep(struct dispatch *dispatch, struct dispatch_worker *worker, unsigned class,
+                   const struct request *slice, uint64_t now_ns);
 
 /* Returns true if the pace of a device that declines requests is out of date, and a trial is due.
  * Trials of such a device take at most a hundredth of its time. */

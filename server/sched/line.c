@@ -30,16 +30,6 @@ void line_deinit(struct line *line)
     MUST(pthread_mutex_destroy(&line->lock));
 }
 
-/* The line of admission.c has one class: the order of its requests depends on memory, too. */
-unsigned line_class_of(const struct line *line, uint64_t cost_ns)
-{
-    unsigned c = line->id == LINE_ADMISSION ? LINE_CLASSES - 1 : 0;
-    while (cost_ns > LINE_CLASS_NS[c]) {
-        c++;
-    }
-    return c;
-}
-
 static struct line_flow *flow_of(const struct line *line, unsigned class, struct client *client)
 {
     return &client->flows[line->id][class];
@@ -92,17 +82,6 @@ void line_push(struct line *line, struct request *request, bool by_ticket)
 }
 
 /* ---- the order ---- */
-
-unsigned line_turn(const struct line *line, unsigned classes)
-{
-    for (unsigned i = 0; i < LINE_CLASSES; i++) {
-        const unsigned c = (line->turn + i) % LINE_CLASSES;
-        if (line_count(line, classes & 1U << c) > 0) {
-            return c;
-        }
-    }
-    return LINE_CLASSES;
-}
 
 /* Returns the priority that the flow serves next. */
 static bool next_priority(const struct line_flow *flow)
@@ -274,16 +253,6 @@ void line_charge(struct line *line, const struct request *request, uint64_t more
              DEBT_NS);
 }
 
-void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns)
-{
-    line->estimated_ns += cost_ns;
-    line->measured_ns += took_ns;
-    if (line->measured_ns > NS_PER_S) { /* the weight of older work decays */
-        line->estimated_ns /= 2;
-        line->measured_ns /= 2;
-    }
-}
-
 uint64_t line_ahead_ns(const struct line *line, const struct client *client, bool high,
                        uint64_t cost_ns)
 {
@@ -302,12 +271,13 @@ uint64_t line_ahead_ns(const struct line *line, const struct client *client, boo
     return high ? ahead_ns + ahead_ns / LINE_HIGH_IN_ROW : ahead_ns;
 }
 
-uint64_t line_wait_ns(const struct line *line, const struct client *client, bool high,
-                      uint64_t cost_ns, size_t takers)
+uint64_t line_wait_ns(struct line *line, const struct request *request, uint64_t cost_ns)
 {
+    HOLD_LOCK(&line->lock);
     const unsigned own = line_class_of(line, cost_ns);
     const uint64_t ahead_ns =
-        line_ahead_ns(line, client, high, cost_ns) + line->begun_ns[own] / 2;
+        line_ahead_ns(line, request->arrival.client, request->arrival.high, cost_ns) +
+        line->begun_ns[own] / 2;
     uint64_t others_ns = 0; /* work of other classes, which have as many turns */
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         others_ns += c != own ? line->classes[c].cost_ns + line->begun_ns[c] : 0;
@@ -315,7 +285,7 @@ uint64_t line_wait_ns(const struct line *line, const struct client *client, bool
     const double pace =
         line->estimated_ns > 0 ? (double)line->measured_ns / (double)line->estimated_ns : 1;
     const double wait_ns = (double)(ahead_ns + smaller_of(others_ns, ahead_ns)) * pace /
-                           (double)larger_of(takers, 1);
+                           (double)larger_of(line->takers, 1);
     return wait_ns < (double)INT64_MAX ? (uint64_t)wait_ns : INT64_MAX;
 }
 

@@ -19,6 +19,7 @@
 #ifndef TALLY_SERVER_LINE_H
 #define TALLY_SERVER_LINE_H
 
+#include "server/base/clock.h"
 #include "server/sched/ring.h"
 
 #include <pthread.h>
@@ -78,6 +79,7 @@ struct line_class {
 struct line {
     pthread_mutex_t lock;
     enum line_id id;
+    size_t takers; /* number of threads or devices that serve the line; 0: counts as one */
     unsigned turn; /* class that is served next if anything waits in it */
     struct line_class classes[LINE_CLASSES];
     uint64_t begun_ns[LINE_CLASSES]; /* estimated time of the work in progress */
@@ -88,8 +90,16 @@ struct line {
 void line_init(struct line *line, enum line_id id);
 void line_deinit(struct line *line); /* requires an empty line */
 
-/* Returns the class of work of this cost. */
-unsigned line_class_of(const struct line *line, uint64_t cost_ns);
+/* Returns the class of work of this cost. The line of admission.c has one class: the order of its
+ * requests depends on memory, too. */
+static inline unsigned line_class_of(const struct line *line, uint64_t cost_ns)
+{
+    unsigned c = line->id == LINE_ADMISSION ? LINE_CLASSES - 1 : 0;
+    while (cost_ns > LINE_CLASS_NS[c]) {
+        c++;
+    }
+    return c;
+}
 
 /* Append a request to the requests of its client and priority. by_ticket: insert the request before
  * those with a later ticket, so that work that returns to the line keeps its position. The client,
@@ -107,10 +117,6 @@ static inline size_t line_count(const struct line *line, unsigned classes)
     }
     return count;
 }
-
-/* Returns the next of these classes, in round-robin order, in which work waits; LINE_CLASSES:
- * none. */
-unsigned line_turn(const struct line *line, unsigned classes);
 
 /* A walk through the requests of a class in the order in which they would be served now. */
 struct line_cursor {
@@ -147,7 +153,15 @@ uint64_t line_expire(struct line *line, uint64_t now_ns, struct request **expire
 void line_charge(struct line *line, const struct request *request, uint64_t more_ns);
 
 /* Record that work of this estimated time took `took_ns` on a thread or a device. */
-void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns);
+static inline void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns)
+{
+    line->estimated_ns += cost_ns;
+    line->measured_ns += took_ns;
+    if (line->measured_ns > NS_PER_S) { /* the weight of older work decays */
+        line->estimated_ns /= 2;
+        line->measured_ns /= 2;
+    }
+}
 
 /* Returns the estimated time of the work that is served before one more request of this client,
  * priority and cost: the client's own work in the class, and of each other client's work at most as
@@ -155,11 +169,10 @@ void line_measured(struct line *line, uint64_t cost_ns, uint64_t took_ns);
 uint64_t line_ahead_ns(const struct line *line, const struct client *client, bool high,
                        uint64_t cost_ns);
 
-/* Returns the estimated time until one of `takers` threads or devices would begin work of this
- * client, priority and cost, corrected by the measured time of recent work; 0 if no work is
- * ahead. */
-uint64_t line_wait_ns(const struct line *line, const struct client *client, bool high,
-                      uint64_t cost_ns, size_t takers);
+/* Returns the estimated time until one of the line's takers would begin work of this cost for the
+ * client and priority of the request, corrected by the measured time of recent work; 0 if no work is
+ * ahead. Takes the lock. Thread: any. */
+uint64_t line_wait_ns(struct line *line, const struct request *request, uint64_t cost_ns);
 
 /* Returns true if the client has fewer waiting requests than its part of `most`. All clients with
  * waiting requests, and this one, have equal parts of at least one request. */

@@ -33,7 +33,7 @@ struct queue {
     size_t max_requests;      /* constant */
     pthread_cond_t arrived;   /* monotonic clock */
     bool closed;
-    unsigned shakes; /* number of calls of queue_shake() */
+    unsigned shakes; /* number of changes of the takers' classes (queue_set_usable()) */
 };
 
 enum status queue_create(size_t max_requests, struct queue **out, struct error *err)
@@ -91,15 +91,6 @@ enum status queue_admits(struct queue *queue, const struct client *client, struc
     return STATUS_OK;
 }
 
-uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint64_t cost_ns)
-{
-    MUST(pthread_mutex_lock(&queue->line.lock));
-    const uint64_t wait_ns =
-        line_wait_ns(&queue->line, request->arrival.client, request->arrival.high, cost_ns, 1);
-    MUST(pthread_mutex_unlock(&queue->line.lock));
-    return wait_ns;
-}
-
 /* by_ticket: as for line_push(). Thread: a holder of the lock. */
 static void queue_insert(struct queue *queue, struct request *request, bool by_ticket)
 {
@@ -140,14 +131,6 @@ void queue_wake(struct queue *queue)
     }
 }
 
-void queue_shake(struct queue *queue)
-{
-    MUST(pthread_mutex_lock(&queue->line.lock));
-    queue->shakes++;
-    MUST(pthread_cond_broadcast(&queue->arrived));
-    MUST(pthread_mutex_unlock(&queue->line.lock));
-}
-
 void queue_return(struct queue *queue, struct request *first)
 {
     if (first == NULL) {
@@ -171,10 +154,14 @@ void queue_return(struct queue *queue, struct request *first)
     }
 }
 
-void queue_set_usable(struct queue *queue, bool usable)
+void queue_set_usable(struct queue *queue, bool usable, bool shake)
 {
     struct request *chain = NULL;
     MUST(pthread_mutex_lock(&queue->line.lock));
+    if (shake) {
+        queue->shakes++;
+        MUST(pthread_cond_broadcast(&queue->arrived));
+    }
     atomic_store_explicit(&queue->usable, usable, memory_order_relaxed);
     if (!usable) {
         line_drop_all(&queue->line, &chain);
@@ -192,36 +179,25 @@ void queue_close(struct queue *queue)
     MUST(pthread_mutex_unlock(&queue->line.lock));
 }
 
-void queue_stats(struct queue *queue, struct queue_stats *out)
+void queue_stats(struct queue *queue, size_t *of_models, struct queue_stats *out)
 {
     struct queue_stats stats = {.requests = line_count(&queue->line, LINE_ALL)};
-    MUST(pthread_mutex_lock(&queue->line.lock));
+    HOLD_LOCK(&queue->line.lock);
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         for (struct line_cursor cursor = line_begin(&queue->line, c); cursor.current != NULL;
              line_step(&cursor)) {
             const uint64_t queued_ns = cursor.current->times.queued;
+            const int model = cursor.current->arrival.model;
             stats.bytes += request_bytes(cursor.current);
+            if (of_models != NULL && model >= 0) {
+                of_models[model]++;
+            }
             stats.oldest_ns = stats.oldest_ns == 0 || queued_ns < stats.oldest_ns
                                   ? queued_ns
                                   : stats.oldest_ns;
         }
     }
-    MUST(pthread_mutex_unlock(&queue->line.lock));
     *out = stats;
-}
-
-size_t queue_count_model(struct queue *queue, int model)
-{
-    size_t count = 0;
-    MUST(pthread_mutex_lock(&queue->line.lock));
-    for (unsigned c = 0; c < LINE_CLASSES; c++) {
-        for (struct line_cursor cursor = line_begin(&queue->line, c); cursor.current != NULL;
-             line_step(&cursor)) {
-            count += cursor.current->arrival.model == model;
-        }
-    }
-    MUST(pthread_mutex_unlock(&queue->line.lock));
-    return count;
 }
 
 void queue_charge(struct queue *queue, struct dispatch_device *device,
@@ -235,7 +211,8 @@ void queue_charge(struct queue *queue, struct dispatch_device *device,
     const double pace = (double)took_ns / (double)larger_of(cost_ns, 1);
     MUST(pthread_mutex_lock(&queue->line.lock));
     line_measured(&queue->line, cost_ns, took_ns);
-    dispatch_measured(device, first->scan.plan.dtype, cost_ns, took_ns, clock_now_ns());
+    pace_add_batch(&device->pace, pace_kind_of(first->scan.plan.dtype), cost_ns, took_ns);
+    device->measured_ns = clock_now_ns();
     for (const struct request *request = first; request != NULL; request = request->line.next) {
         const uint64_t part_ns = smaller_of((uint64_t)(pace * (double)request->line.cost_ns),
                                             scan_plan_slowest_ns(&request->scan.plan));
@@ -306,7 +283,7 @@ static void batch_form(const struct dispatch_found *found, const struct queue_ba
 /* Returns the classes of the line that the taker serves. */
 static unsigned taker_classes(const struct queue_batching *options)
 {
-    return options->worker == NULL ? LINE_ALL : atomic_load(options->worker->classes);
+    return atomic_load(options->worker->classes);
 }
 
 /* Returns the time until which a request of a class waits for others to share its launch; 0: it
@@ -346,15 +323,12 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
                       struct batch *batch, struct request **expired, struct refusal *refusal)
 {
     const uint64_t now_ns = clock_now_ns();
-    struct dispatch_found found;
-    for (unsigned c = 0; c < LINE_CLASSES; c++) {
-        struct line_cursor cursor = line_begin(&queue->line, c);
-        while (cursor.current != NULL && request_verdict(cursor.current, now_ns) != STATUS_OK) {
-            line_drop(&cursor, expired);
-        }
-    }
-    if (!dispatch_find(&queue->dispatch, &queue->line, options->worker, now_ns,
-                       options->delay_ns, &found)) {
+    struct dispatch_found found = {.expired = NULL};
+    const bool any = line_count(&queue->line, taker_classes(options)) > 0;
+    const bool takes = any && dispatch_find(&queue->dispatch, &queue->line, options->worker,
+                                            now_ns, options->delay_ns, &found);
+    *expired = found.expired;
+    if (!takes) {
         *refusal = (struct refusal){.retry_ns = found.retry_ns, .declined = found.retry_ns > 0};
         if (found.idle) {
             MUST(pthread_cond_broadcast(&queue->arrived));
@@ -367,11 +341,9 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
         return false;
     }
     batch_form(&found, options, batch, expired);
-    if (options->worker != NULL) {
-        const struct dispatch_batch taken = {
-            .first = batch->requests.first, .count = batch->count, .cost_ns = batch->cost_ns};
-        dispatch_taken(&queue->dispatch, options->worker, &found, &taken, now_ns);
-    }
+    const struct dispatch_batch taken = {
+        .first = batch->requests.first, .count = batch->count, .cost_ns = batch->cost_ns};
+    dispatch_taken(&queue->dispatch, options->worker, &found, &taken, now_ns);
     if (line_count(&queue->line, LINE_ALL) == 0) { /* nothing is left to wake a taker for */
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
     }
@@ -383,7 +355,7 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
 static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
                         uint64_t now_ns)
 {
-    if (worker == NULL || !refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
+    if (!refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
         return false;
     }
     worker->device->measured_ns = now_ns; /* one worker of the device is enough */
@@ -402,9 +374,7 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
     struct request *expired = NULL;
     MUST(pthread_mutex_lock(&queue->line.lock));
     const unsigned shakes = queue->shakes;
-    if (options->worker != NULL) {
-        dispatch_join(&queue->dispatch, options->worker, now_ns);
-    }
+    dispatch_join(&queue->dispatch, options->worker, now_ns);
     for (struct refusal refusal = {0};
          !try_batch(queue, options, &batch, &expired, &refusal);) {
         now_ns = clock_now_ns();
@@ -412,7 +382,7 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
             result = QUEUE_CLOSED;
             break;
         }
-        const bool idle = options->worker != NULL && atomic_load(options->worker->classes) == 0;
+        const bool idle = taker_classes(options) == 0;
         if (expired != NULL || queue->shakes != shakes || idle ||
             ((refusal.retry_ns == 0 || refusal.declined) && now_ns >= give_up_ns)) {
             result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
@@ -427,16 +397,40 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
         const struct timespec until = clock_timespec(until_ns);
         (void)pthread_cond_timedwait(&queue->arrived, &queue->line.lock, &until);
     }
-    if (result == QUEUE_CLOSED && options->worker != NULL) {
+    if (result == QUEUE_CLOSED) {
         dispatch_leave(options->worker);
     }
     MUST(pthread_mutex_unlock(&queue->line.lock));
-    line_end_expired(&queue->line, expired, clock_now_ns());
+    if (expired != NULL) {
+        line_end_expired(&queue->line, expired, clock_now_ns());
+    }
     if (result == QUEUE_TAKEN) {
         *first = batch.requests.first;
         *count = batch.count;
     }
     return result;
+}
+
+bool queue_keep(struct queue *queue, const struct queue_batching *options,
+                struct request *slice)
+{
+    const uint64_t now_ns = clock_now_ns();
+    if (line_count(&queue->line, taker_classes(options)) > 0 ||
+        request_verdict(slice, now_ns) != STATUS_OK) {
+        return false;
+    }
+    slice->line.cost_ns = request_scan_ns(slice);
+    const unsigned class = line_class_of(&queue->line, slice->line.cost_ns);
+    HOLD_LOCK(&queue->line.lock);
+    if (queue->closed ||
+        !dispatch_keep(&queue->dispatch, options->worker, class, slice, now_ns)) {
+        return false;
+    }
+    line_charge(&queue->line, slice, slice->line.cost_ns); /* as line_take() does */
+    request_set_owner(slice, OWNER_DEVICE);
+    slice->times.queued = now_ns;
+    slice->times.started = now_ns;
+    return true;
 }
 
 void queue_leave(struct queue *queue, struct dispatch_worker *worker)
@@ -453,7 +447,11 @@ void queue_tried(struct queue *queue, struct dispatch_device *device,
                  const struct pace_trial *trials, bool anew, uint64_t trial_ns)
 {
     MUST(pthread_mutex_lock(&queue->line.lock));
-    dispatch_tried(device, trials, anew, trial_ns, clock_now_ns());
+    for (int kind = 0; kind < PACE_KINDS; kind++) {
+        pace_add_trial(&device->pace, (enum pace_kind)kind, &trials[kind], anew);
+    }
+    device->trial_ns = trial_ns;
+    device->measured_ns = clock_now_ns();
     MUST(pthread_mutex_unlock(&queue->line.lock));
 }
 

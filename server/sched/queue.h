@@ -45,9 +45,6 @@ void queue_destroy(struct queue *queue); /* requires an empty queue; NULL is fin
 MUST_CHECK enum status queue_admits(struct queue *queue, const struct client *client,
                                     struct error *err);
 
-/* Returns the estimated time until a request of this client, priority and cost would begin. */
-uint64_t queue_wait_ns(struct queue *queue, const struct request *request, uint64_t cost_ns);
-
 /* Queue a planned request that has elements; sets its owner and times.queued. A slice is inserted
  * before requests that arrived after its tensor (request->line.ticket), so that begun tensors are
  * finished first. Never blocks. A taker that is awake takes the request at once. Sleeping takers
@@ -63,23 +60,20 @@ MUST_CHECK enum status queue_push(struct queue *queue, struct request *request,
  * pushed. */
 void queue_wake(struct queue *queue);
 
-/* Make queue_take() return QUEUE_TIMEOUT in every taker. The caller has changed the classes that
- * some takers serve. */
-void queue_shake(struct queue *queue);
-
 /* Insert a chain (linked by next) of taken requests that no device has changed at their old
  * positions in the line. If no device is in use the requests end with DEVICE_ERROR, in a closed
  * queue with DRAINING. NULL is fine. */
 void queue_return(struct queue *queue, struct request *first);
 
 /* Set whether any device is in use. If not, waiting requests end with NO_DEVICE and pushes are
- * refused. True at first: requests wait for devices that are being opened. */
-void queue_set_usable(struct queue *queue, bool usable);
+ * refused. True at first: requests wait for devices that are being opened. shake: every taker returns
+ * QUEUE_TIMEOUT, because the classes that some takers serve have changed. */
+void queue_set_usable(struct queue *queue, bool usable, bool shake);
 
 /* Refuse new requests. Takers empty the queue; after that queue_take() returns QUEUE_CLOSED. */
 void queue_close(struct queue *queue);
 
-/* The line of the requests that wait; for line_sweep() and line_count(). */
+/* The line of the requests that wait; for line_sweep(), line_wait_ns() and line_count(). */
 struct line *queue_line(struct queue *queue);
 
 struct queue_stats {
@@ -87,10 +81,8 @@ struct queue_stats {
     uint64_t bytes;     /* bytes of their tensor memory */
     uint64_t oldest_ns; /* times.queued of the oldest request, 0 if empty */
 };
-void queue_stats(struct queue *queue, struct queue_stats *out);
-
-/* Returns the number of waiting requests of this model (struct request, model). */
-size_t queue_count_model(struct queue *queue, int model);
+/* of_models: the waiting requests of each v2 model are added to its number; NULL is fine */
+void queue_stats(struct queue *queue, size_t *of_models, struct queue_stats *out);
 
 /* Record that the device computed a batch in took_ns, transfers included. The time is divided among
  * the requests in proportion to their costs. A client whose part exceeds the cost is charged with
@@ -116,10 +108,9 @@ struct queue_batching {
     uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
     uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
-    /* Borrowed: the worker, whose classes are served; queue_shake() is due after they have changed.
-     * Without any class queue_take() waits for nothing. The worker takes part in the dispatch from
-     * its first call of queue_take() to queue_leave() or QUEUE_CLOSED, and is idle during the call.
-     * NULL: a worker without a pace serves all classes. */
+    /* Borrowed: the worker, whose classes are served; queue_set_usable() is due after they have
+     * changed. Without any class queue_take() waits for nothing. The worker takes part in the dispatch from
+     * its first call of queue_take() to queue_leave() or QUEUE_CLOSED, and is idle during the call. */
     struct dispatch_worker *worker;
 };
 
@@ -133,11 +124,17 @@ enum queue_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, queue_shake() was called, or the taker has
- *         no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, the classes of some takers have changed, or
+ *         the taker has no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
  *         QUEUE_CLOSED: the queue is closed and has no more work for this taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
+
+/* The taker has computed a slice of a scan: give it the next one without the line, if no request
+ * waits for the taker and no other device could compute the slice. Returns false if the slice must
+ * be pushed. */
+MUST_CHECK bool queue_keep(struct queue *queue, const struct queue_batching *options,
+                           struct request *slice);
 
 /* Remove the worker from the dispatch, because its device failed or hangs. The function wakes the
  * other takers, because they may have left requests to this device. */
@@ -145,7 +142,8 @@ void queue_leave(struct queue *queue, struct dispatch_worker *worker);
 
 /* ---- the pace of devices (dispatch.h); functions that take the lock ---- */
 
-/* Record trials, by number of enum pace_kind; see dispatch_tried(). */
+/* Record trials of the device, by number of enum pace_kind, which took trial_ns in all. anew: as for
+ * pace_add_trial(). */
 void queue_tried(struct queue *queue, struct dispatch_device *device,
                  const struct pace_trial *trials, bool anew, uint64_t trial_ns);
 

@@ -60,6 +60,7 @@ struct completion;
 struct cursor;
 struct inflate;
 struct part;
+struct queue_batching;
 struct segments;
 struct server;
 
@@ -88,10 +89,11 @@ enum request_owner {
 /* The slice that a cursor describes (server/job/cursor.h); constant while the entry is in the queue
  * or on a device, except `overdue`. */
 struct request_slice {
-    /* NULL: the record is a request of a client, not a slice. completion_post_home() calls this
-     * function, instead of posting to the loop, when the slice is computed or request.error is
-     * set. */
-    void (*advance)(struct request *slice);
+    /* NULL: the record is a request of a client, not a slice. Called, instead of posting to the
+     * loop, when the slice is computed or request.error is set. `batching`: of the worker that
+     * computed the slice, or NULL. Returns true if that worker owns the next slice now
+     * (queue_keep()). */
+    bool (*advance)(struct request *slice, const struct queue_batching *batching);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
     size_t job_count;            /* in jobs */

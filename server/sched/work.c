@@ -43,7 +43,6 @@ struct work_pool {
 /* State of a thread of the pool; all zero in other threads. */
 static _Thread_local struct {
     bool of_pool;
-    struct thread_device device;
     uint64_t nested_ns;                /* time for which the current work was interrupted */
     uint64_t rest_until[LINE_CLASSES]; /* earliest time of an interruption by each class */
 } worker;
@@ -265,7 +264,7 @@ static void *thread_main(void *argument)
         MUST(pthread_cond_wait(&pool->work, &pool->line.lock));
     }
     MUST(pthread_mutex_unlock(&pool->line.lock));
-    thread_device_close(&worker.device);
+    device_pool_close_here();
     return NULL;
 }
 
@@ -276,6 +275,7 @@ enum status work_pool_create(size_t threads, struct work_pool **out, struct erro
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the work threads");
     }
     line_init(&pool->line, LINE_WORK);
+    pool->line.takers = threads;
     MUST(pthread_cond_init(&pool->work, NULL));
     MUST(pthread_cond_init(&pool->piece_done, NULL));
     TAILQ_INIT(&pool->jobs);
@@ -324,20 +324,6 @@ void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_
     line_push(&pool->line, request, false);
     MUST(pthread_cond_signal(&pool->work));
     MUST(pthread_mutex_unlock(&pool->line.lock));
-}
-
-uint64_t work_wait_ns(struct work_pool *pool, const struct request *request, uint64_t cost_ns)
-{
-    MUST(pthread_mutex_lock(&pool->line.lock));
-    const uint64_t wait_ns = line_wait_ns(&pool->line, request->arrival.client,
-                                          request->arrival.high, cost_ns, pool->thread_count);
-    MUST(pthread_mutex_unlock(&pool->line.lock));
-    return wait_ns;
-}
-
-struct thread_device *work_thread_device(void)
-{
-    return &worker.device;
 }
 
 struct line *work_line(struct work_pool *pool)

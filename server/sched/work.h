@@ -25,7 +25,6 @@
 
 struct line;
 struct request;
-struct thread_device;
 struct work_pool; /* opaque */
 
 /* A job does the work and then hands the request over (queue_push, completion_post,
@@ -58,14 +57,7 @@ struct work_parallel work_parallel(struct work_pool *pool, const struct request 
  * have set, by CLIENT_GONE or DEADLINE_PASSED. Thread: the owner. */
 bool work_given_up(struct request *request);
 
-/* Returns the estimated time until a request of this client, priority and cost would begin.
- * Thread: any. */
-uint64_t work_wait_ns(struct work_pool *pool, const struct request *request, uint64_t cost_ns);
-
-/* Returns the device of the calling thread of the pool, for device_pool_scan_here(). */
-struct thread_device *work_thread_device(void);
-
-/* The line of the requests that wait; for line_sweep() and line_count(). */
+/* The line of the requests that wait; for line_sweep(), line_wait_ns() and line_count(). */
 struct line *work_line(struct work_pool *pool);
 
 #endif

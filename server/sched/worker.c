@@ -304,13 +304,18 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
 }
 
 /* Record a computed batch, charge its clients, and hand its requests to their loops, or a slice to
- * its cursor. */
-static void finish_batch(struct worker *worker, struct request *first, size_t count,
-                         const struct scan_report *report)
+ * its cursor. Returns the next slice if the worker is to compute it now, else NULL. */
+static struct request *finish_batch(struct worker *worker, struct request *first, size_t count,
+                                    const struct scan_report *report)
 {
     const uint64_t busy_ns = record_batch(worker, first, count, worker->models, report);
     queue_charge(worker->plan->parts.queue, worker->dispatch.device, first, busy_ns);
+    if (first->slice.advance != NULL) {
+        const bool fit = !atomic_load(&worker->lost);
+        return first->slice.advance(first, fit ? &worker->batching : NULL) ? first : NULL;
+    }
     completion_post_home(first);
+    return NULL;
 }
 
 /* Queue the requests of a failed device again, whose inputs are intact. End those that were queued
@@ -335,12 +340,15 @@ static void retry_requests(struct worker *worker, struct request *first, const c
     }
 }
 
-/* Run a batch and hand over every request. Returns false if the device is out of use. */
-static bool run_batch(struct worker *worker, struct request *first, size_t count)
+/* Run a batch and hand over every request. *next: the next slice if the worker owns it, else NULL.
+ * Returns false if the device is out of use. */
+static bool run_batch(struct worker *worker, struct request *first, size_t count,
+                      struct request **next)
 {
     struct error err = ERROR_INIT;
     struct scan_report report = {0};
     struct request *left = NULL;
+    *next = NULL;
     const uint64_t cost_ns = fill_jobs(worker, first);
     /* The cursor of a slice keeps the scans of the slice unchanged until the slice returns. */
     const bool many = first->slice.jobs != NULL;
@@ -363,7 +371,7 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     }
     worker->failures = 0;
     if (status == STATUS_OK) {
-        finish_batch(worker, first, count, &report);
+        *next = finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
         /* The batch is too large for the device, and its inputs are intact: run them one by one. */
         for (struct request *request = first; request != NULL; request = request->line.next) {
@@ -383,16 +391,20 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
 
 /* ---- scans in the thread that owns the request ---- */
 
-void thread_device_close(struct thread_device *device)
+static _Thread_local struct {
+    const struct device_driver *driver; /* borrowed, static */
+    struct scan_device *opened;         /* owned; NULL: closed */
+} here;
+
+void device_pool_close_here(void)
 {
-    if (device->opened != NULL) {
-        device->driver->close(device->opened);
-        device->opened = NULL;
+    if (here.opened != NULL) {
+        here.driver->close(here.opened);
+        here.opened = NULL;
     }
 }
 
-bool worker_scan_here(struct worker *worker, struct thread_device *device,
-                      struct request *request)
+bool worker_scan_here(struct worker *worker, struct request *request)
 {
     const struct device_driver *driver = worker->plan->driver;
     struct scan_report report = {0};
@@ -401,20 +413,20 @@ bool worker_scan_here(struct worker *worker, struct thread_device *device,
     if (worker_state(worker) != DEVICE_READY) {
         return false;
     }
-    if (device->opened == NULL &&
-        driver->open(worker->number, SCAN_LOOKBACK_OFF, &device->opened, &err) != STATUS_OK) {
+    if (here.opened == NULL &&
+        driver->open(worker->number, SCAN_LOOKBACK_OFF, &here.opened, &err) != STATUS_OK) {
         return false;
     }
-    device->driver = driver;
+    here.driver = driver;
     request->times.queued = clock_now_ns();
     request->times.started = request->times.queued;
     const struct scan_job job = make_job(request, &request->scan.plan);
-    const enum status status = driver->run(device->opened, &job, 1, &report, &err);
+    const enum status status = driver->run(here.opened, &job, 1, &report, &err);
     if (status == STATUS_OK) {
         (void)record_batch(worker, request, 1, &model, &report);
         return true;
     }
-    thread_device_close(device);
+    device_pool_close_here();
     MUST(pthread_mutex_lock(&worker->lock));
     set_state(worker, worker_state(worker), err.detail);
     MUST(pthread_mutex_unlock(&worker->lock));
@@ -538,19 +550,21 @@ static void follow_mate(struct worker *worker)
 static bool serve_queue(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
+    struct request *first = NULL; /* the next slice of the last batch */
     for (;;) {
-        struct request *first = NULL;
-        size_t count = 0;
-        if (atomic_load(&worker->lost)) {
+        size_t count = 1;
+        if (first == NULL && atomic_load(&worker->lost)) {
             follow_mate(worker);
             return false;
         }
-        enum queue_result result =
-            queue_take(plan->parts.queue, &worker->batching, IDLE_WAIT_NS, &first, &count);
+        enum queue_result result = first != NULL
+                                       ? QUEUE_TAKEN
+                                       : queue_take(plan->parts.queue, &worker->batching,
+                                                    IDLE_WAIT_NS, &first, &count);
         if (result == QUEUE_CLOSED) {
             return true;
         }
-        if ((result == QUEUE_TAKEN && !run_batch(worker, first, count)) ||
+        if ((result == QUEUE_TAKEN && !run_batch(worker, first, count, &first)) ||
             (result == QUEUE_TRIAL && !measure_pace(worker, false))) {
             return false;
         }

@@ -110,8 +110,7 @@ void worker_stop(struct worker *worker);
 
 /* Scan a small tensor in the calling thread; see device_pool_scan_here(). Requires a worker of
  * Tally's own driver. */
-bool worker_scan_here(struct worker *worker, struct thread_device *device,
-                      struct request *request);
+bool worker_scan_here(struct worker *worker, struct request *request);
 
 /* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the device
  * HUNG and end the requests of its batch. Thread: main. */

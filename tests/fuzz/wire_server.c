@@ -459,7 +459,7 @@ static const char *what_is_left(void)
     struct queue_stats queue;
     struct device_stats device;
     memory_stats(server->memory, &memory);
-    queue_stats(server->queue, &queue);
+    queue_stats(server->queue, NULL, &queue);
     if (http_connections(wire.http) > 0) {
         return "a connection";
     }

@@ -71,7 +71,7 @@ static inline bool enter(struct fixture *f, struct request *request, uint64_t cl
 static inline enum status check(struct fixture *f, const struct request *request,
                                 uint64_t claim, uint64_t *wait_ns, struct error *err)
 {
-    return admission_check(f->admission, request, claim, claim, wait_ns, err);
+    return admission_check(f->admission, request, claim, wait_ns, err);
 }
 
 static inline void leave(struct fixture *f, struct request *request)

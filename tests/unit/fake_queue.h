@@ -3,14 +3,22 @@
 #ifndef TALLY_TESTS_FAKE_QUEUE_H
 #define TALLY_TESTS_FAKE_QUEUE_H
 
+#include "server/sched/dispatch.h"
 #include "server/sched/queue.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"
 
 static struct completion completion;
 
+/* The taker of tests in which one device serves all classes. */
+static const atomic_uint fake_classes = LINE_ALL;
+static struct dispatch_device fake_device;
+static struct dispatch_worker fake_taker;
+
 static inline int fake_queue_create(size_t max_requests, void **state)
 {
+    fake_device = (struct dispatch_device){.number = 0};
+    fake_taker = (struct dispatch_worker){.classes = &fake_classes, .device = &fake_device};
     if (completion_init(&completion, NULL) != STATUS_OK) {
         return 1;
     }

@@ -202,8 +202,7 @@ static uint64_t foretold_ns(struct fixture *f, struct client *client, uint64_t c
 {
     struct request *new = request_of(f, client);
     uint64_t wait_ns = 0;
-    assert_int_equal(admission_check(f->admission, new, 100 * MIB, cost, &wait_ns, NULL),
-                     STATUS_OK);
+    assert_int_equal(admission_check(f->admission, new, cost, &wait_ns, NULL), STATUS_OK);
     free(new);
     return wait_ns;
 }

@@ -66,9 +66,11 @@ static uint64_t failures_of(struct fake_server *fakes)
     return metrics_read(&fakes->server.metrics->counters[METRICS_COUNTER_DEVICE_FAILURES]);
 }
 
-static void post_slice(struct request *slice)
+static bool post_slice(struct request *slice, const struct queue_batching *batching)
 {
+    (void)batching;
     completion_post(slice->completion, slice);
+    return false;
 }
 
 /* The device comes back before anybody has given up the request of the slice. */

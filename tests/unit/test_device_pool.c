@@ -484,14 +484,13 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
 {
     (void)state;
     struct fake_server fakes;
-    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, patient);
     const unsigned opens = atomic_load(&fake.opens[0]);
     for (uint64_t i = 1; i <= 2; i++) {
         struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-        assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
+        assert_true(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
         assert_int_equal(request->error.status, STATUS_OK);
         assert_int_equal(request->scan.device, 0);
         assert_int_equal(request->scan.batch, 1);
@@ -502,7 +501,7 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
         assert_int_equal(stats_of(&fakes, 0).bytes, 128 * i);
     }
     assert_int_equal(atomic_load(&fake.opens[0]), opens + 1);
-    thread_device_close(&device);
+    device_pool_close_here();
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -512,21 +511,20 @@ static void a_stopped_pool_can_be_asked_until_it_is_destroyed(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, patient);
     queue_close(fakes.server.queue);
     assert_true(device_pool_stop(fakes.server.devices));
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-    if (device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request)) {
+    if (device_pool_scan_here(fakes.server.devices, HERE_NS, request)) {
         assert_int_equal(request->error.status, STATUS_OK);
     } else {
         assert_int_equal(queue_push(fakes.server.queue, request, &request->error),
                          STATUS_DRAINING);
     }
     fake_release(&fakes, request);
-    thread_device_close(&device);
+    device_pool_close_here();
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -542,13 +540,13 @@ static void large_tensors_other_devices_and_a_batch_delay_need_the_queue(void **
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct fake_server fakes;
-        struct thread_device device = {.opened = NULL};
         fake_reset(1);
         fake.built_in = cases[i].built_in;
         start_with(&fakes, cases[i].words);
         struct request *request = fake_tensor(&fakes, DTYPE_F32, cases[i].elements);
-        assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
-        assert_null(device.opened);
+        const unsigned opens = atomic_load(&fake.opens[0]);
+        assert_false(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
+        assert_int_equal(atomic_load(&fake.opens[0]), opens);
         assert_int_equal(stats_of(&fakes, 0).requests, 0);
         fake_release(&fakes, request);
         assert_true(fake_server_deinit(&fakes));
@@ -560,7 +558,6 @@ static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
 {
     (void)state;
     struct fake_server fakes;
-    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, patient);
@@ -570,7 +567,7 @@ static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
     assert_int_equal(
         scan_plan_make(&request->scan.call.desc, &request->scan.plan, &request->error),
         STATUS_OK);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
     fake_release(&fakes, request);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -580,27 +577,28 @@ a_scan_that_fails_in_the_calling_thread_is_queued_if_its_input_is_intact(void **
 {
     (void)state;
     struct fake_server fakes;
-    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, quick);
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
+    const unsigned opens = atomic_load(&fake.opens[0]);
     atomic_store(&fake.mode[0], FAKE_FAILS_INTACT);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
     assert_int_equal(request->error.status, STATUS_OK);
-    assert_null(device.opened);
+    assert_int_equal(atomic_load(&fake.opens[0]), opens + 1);
     assert_int_equal(stats_of(&fakes, 0).errors, 1);
     assert_string_equal(stats_of(&fakes, 0).last_error, "it caught fire");
     atomic_store(&fake.mode[0], FAKE_FAILS);
-    assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
+    assert_true(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
+    assert_int_equal(atomic_load(&fake.opens[0]), opens + 2); /* it was closed */
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, request);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     struct request *next = fake_tensor(&fakes, DTYPE_F32, 16);
-    assert_true(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, next));
+    assert_true(device_pool_scan_here(fakes.server.devices, HERE_NS, next));
     assert_int_equal(next->error.status, STATUS_OK);
     fake_release(&fakes, next);
-    thread_device_close(&device);
+    device_pool_close_here();
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
 }
@@ -609,7 +607,6 @@ static void a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread(void
 {
     (void)state;
     struct fake_server fakes;
-    struct thread_device device = {.opened = NULL};
     fake_reset(1);
     fake.built_in = true;
     start_with(&fakes, quick);
@@ -619,7 +616,7 @@ static void a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread(void
     fake_release(&fakes, lost);
     atomic_store(&fake.mode[0], FAKE_CLOSED); /* it stays out of use */
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
-    assert_false(device_pool_scan_here(fakes.server.devices, &device, HERE_NS, request));
+    assert_false(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
     fake_release(&fakes, request);
     expect_nothing_held(&fakes);
     assert_true(fake_server_deinit(&fakes));
@@ -673,7 +670,6 @@ static atomic_int under_way; /* pushed, and not released yet */
 static void *push_many(void *argument)
 {
     struct fake_server *fakes = argument;
-    struct thread_device device = {.opened = NULL};
     for (int i = 0; i < PUSHES; i++) {
         while (atomic_load(&under_way) >= MOST_UNDER_WAY) {
             fake_pause();
@@ -683,8 +679,8 @@ static void *push_many(void *argument)
             fake_tensor(fakes, i % 3 == 0 ? DTYPE_F32 : DTYPE_I64, i % 40 == 0 ? 300000 : 16);
         atomic_store(&request->cancelled, i % 31 == 0);
         request->arrival.model = i % 3 - 1;
-        const bool here = i % 2 == 0 && device_pool_scan_here(fakes->server.devices, &device,
-                                                              HERE_NS, request);
+        const bool here =
+            i % 2 == 0 && device_pool_scan_here(fakes->server.devices, HERE_NS, request);
         if (here || queue_push(fakes->server.queue, request, &request->error) != STATUS_OK) {
             completion_post(request->completion, request);
         }
@@ -693,7 +689,7 @@ static void *push_many(void *argument)
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
     }
-    thread_device_close(&device);
+    device_pool_close_here();
     return NULL;
 }
 

@@ -355,7 +355,7 @@ static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **sta
     struct request *request = push_tensor(DTYPE_F32);
     while (stats.requests > 0) { /* until the quick device has it */
         assert_null(take(&slow, 0));
-        queue_stats(queue, &stats);
+        queue_stats(queue, NULL, &stats);
     }
     pthread_join(thread, NULL);
     assert_ptr_equal(taken, request);

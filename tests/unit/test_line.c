@@ -57,6 +57,18 @@ static struct request *take_one(void)
     return taken;
 }
 
+/* Returns the class that is served next; LINE_CLASSES: none. */
+static unsigned next_class(const struct line *of)
+{
+    for (unsigned i = 0; i < LINE_CLASSES; i++) {
+        const unsigned c = (of->turn + i) % LINE_CLASSES;
+        if (line_count(of, 1U << c) > 0) {
+            return c;
+        }
+    }
+    return LINE_CLASSES;
+}
+
 static void expect(struct request *expected)
 {
     struct request *taken = take_one();
@@ -279,7 +291,7 @@ static void work_is_in_the_class_of_its_time_and_classes_are_served_in_turn(void
     struct request *taken[2 * LINE_CLASSES];
     (void)state;
     line_init(&work, LINE_WORK);
-    assert_int_equal(line_turn(&work, LINE_ALL), LINE_CLASSES);
+    assert_int_equal(next_class(&work), LINE_CLASSES);
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         assert_int_equal(line_class_of(&work, LINE_CLASS_NS[c]), c);
         line_push(&work, make(&client, false, LINE_CLASS_NS[c]), false);
@@ -287,7 +299,7 @@ static void work_is_in_the_class_of_its_time_and_classes_are_served_in_turn(void
         assert_int_equal(line_count(&work, 1U << c), 2);
     }
     for (unsigned i = 0; i < 2 * LINE_CLASSES; i++) {
-        const unsigned c = line_turn(&work, LINE_ALL);
+        const unsigned c = next_class(&work);
         assert_int_equal(c, i % LINE_CLASSES);
         struct line_cursor cursor = line_begin(&work, c);
         taken[i] = line_take(&cursor);
@@ -304,19 +316,24 @@ static void the_wait_is_what_is_in_front_at_the_pace_of_recent_work(void **state
     struct client busy = {0};
     struct client new = {0};
     struct request *waiting[4];
+    const struct request of_new = {.arrival.client = &new};
+    const struct request of_busy = {.arrival.client = &busy};
+    const struct request high = {.arrival = {.client = &busy, .high = true}};
     (void)state;
     line_init(&work, LINE_WORK);
-    assert_int_equal(line_wait_ns(&work, &new, false, 1000, 1), 0);
+    assert_int_equal(line_wait_ns(&work, &of_new, 1000), 0);
     for (int i = 0; i < 4; i++) {
         waiting[i] = make(&busy, false, 1000);
         line_push(&work, waiting[i], false);
     }
-    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 1), 4000);
-    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 2), 2000);
-    assert_int_equal(line_wait_ns(&work, &new, false, 1000, 1), 1000);
-    assert_int_equal(line_wait_ns(&work, &busy, true, 1000, 1), 0);
+    assert_int_equal(line_wait_ns(&work, &of_busy, 1000), 4000);
+    work.takers = 2;
+    assert_int_equal(line_wait_ns(&work, &of_busy, 1000), 2000);
+    work.takers = 1;
+    assert_int_equal(line_wait_ns(&work, &of_new, 1000), 1000);
+    assert_int_equal(line_wait_ns(&work, &high, 1000), 0);
     line_measured(&work, 1000, 3000);
-    assert_int_equal(line_wait_ns(&work, &busy, false, 1000, 1), 12000);
+    assert_int_equal(line_wait_ns(&work, &of_busy, 1000), 12000);
     for (int i = 0; i < 4; i++) {
         free(waiting[i]);
     }

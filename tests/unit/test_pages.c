@@ -25,8 +25,8 @@ enum {
     DEVICES = 2
 };
 
-void __wrap_queue_stats(struct queue *queue, struct queue_stats *out); /* NOLINT */
-size_t __wrap_queue_count_model(struct queue *queue, int model);       /* NOLINT */
+void __wrap_queue_stats(struct queue *queue, size_t *of_models,
+                        struct queue_stats *out); /* NOLINT */
 void __wrap_admission_stats(struct admission *admission,
                             struct admission_stats *out);                      /* NOLINT */
 void __wrap_memory_stats(struct memory *memory, struct memory_stats *out);     /* NOLINT */
@@ -37,16 +37,14 @@ size_t __wrap_device_pool_count(const struct device_pool *pool);               /
 void __wrap_device_pool_stats(struct device_pool *pool, size_t index,          /* NOLINT */
                               struct device_stats *out);
 
-void __wrap_queue_stats(struct queue *queue, struct queue_stats *out) /* NOLINT */
+void __wrap_queue_stats(struct queue *queue, size_t *of_models,
+                        struct queue_stats *out) /* NOLINT */
 {
     (void)queue;
+    for (size_t i = 0; of_models != NULL && i < model_count(); i++) {
+        of_models[i] = 20 + i;
+    }
     *out = (struct queue_stats){.requests = 11, .bytes = 12, .oldest_ns = 1};
-}
-
-size_t __wrap_queue_count_model(struct queue *queue, int model) /* NOLINT */
-{
-    (void)queue;
-    return 20 + (size_t)model;
 }
 
 void __wrap_admission_stats(struct admission *admission,

@@ -18,7 +18,8 @@ static int set_up(void **state)
 /* Take one request (no company) and check that it is this one. */
 static void expect_next(struct queue *queue, struct request *expected)
 {
-    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {
+        .worker = &fake_taker, .max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
     assert_int_equal(queue_take(queue, &alone, 0, &first, &count), QUEUE_TAKEN);
@@ -88,7 +89,7 @@ static void a_client_with_less_than_its_part_of_a_full_queue_is_admitted(void **
     (void)push_from(*state, &polite, 4);
     assert_int_equal(queue_admits(*state, &polite, &err), STATUS_QUEUE_FULL);
     assert_int_equal(queue_admits(*state, &third, &err), STATUS_OK);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     struct request *ended = completion_take(&completion);
     for (int i = 0; i < 4; i++) {
         struct request *next = ended->line.next;
@@ -123,7 +124,8 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
         (void)push_from(*state, &few, 4 << 20);
         (void)push_from(*state, &many, 1 << 20);
     }
-    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {
+        .worker = &fake_taker, .max_requests = 1, .max_bytes = 1};
     for (int i = 0; i < 60; i++) {
         struct request *first = NULL;
         size_t count = 0;
@@ -132,7 +134,7 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
         free(first);
     }
     assert_in_range(bytes[0], bytes[1] * 8 / 10, bytes[1] * 12 / 10);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
         struct request *next = rest->line.next;
         free(rest);
@@ -145,7 +147,8 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
 static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements,
                          uint64_t slow_ns)
 {
-    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {
+        .worker = &fake_taker, .max_requests = 1, .max_bytes = 1};
     struct client slow = {0};
     struct client other = {0};
     int taken = 0;
@@ -163,13 +166,13 @@ static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements
         taken += first->arrival.client == &slow;
         free(first);
     }
-    queue_set_usable(queue, false);
+    queue_set_usable(queue, false, false);
     for (struct request *rest = completion_take(&completion); rest != NULL;) {
         struct request *next = rest->line.next;
         free(rest);
         rest = next;
     }
-    queue_set_usable(queue, true);
+    queue_set_usable(queue, true, false);
     return taken;
 }
 
@@ -195,11 +198,11 @@ static void the_one_that_has_waited_for_longest_is_known(void **state)
     struct queue_stats stats;
     struct request *next = push(*state, DTYPE_F32, 4);
     next->times.queued++; /* though the clock stands */
-    queue_stats(*state, &stats);
+    queue_stats(*state, NULL, &stats);
     assert_int_equal(stats.requests, 2);
     assert_int_equal(stats.oldest_ns, oldest->times.queued);
     expect_next(*state, oldest);
-    queue_stats(*state, &stats);
+    queue_stats(*state, NULL, &stats);
     assert_int_equal(stats.oldest_ns, next->times.queued);
     expect_next(*state, next);
 }
@@ -211,11 +214,12 @@ static void the_waiting_requests_of_a_client_determine_the_wait_of_the_next_one(
     struct request *first = push_from(*state, &busy, 4000);
     struct request *second = push_from(*state, &busy, 4000);
     const struct request of_new = {.arrival.client = &new};
-    assert_int_equal(queue_wait_ns(*state, first, 1000),
+    assert_int_equal(line_wait_ns(queue_line(*state), first, 1000),
                      first->line.cost_ns + second->line.cost_ns);
-    assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 1000); /* a turn of the other's */
+    assert_int_equal(line_wait_ns(queue_line(*state), &of_new, 1000),
+                     1000); /* a turn of the other's */
     queue_charge(*state, &device, first, 3 * (first->line.cost_ns + second->line.cost_ns));
-    assert_int_equal(queue_wait_ns(*state, &of_new, 1000), 3000);
+    assert_int_equal(line_wait_ns(queue_line(*state), &of_new, 1000), 3000);
     expect_next(*state, first);
     expect_next(*state, second);
 }
@@ -275,13 +279,13 @@ static void a_taker_drops_the_late_and_the_cancelled(void **state)
 static void without_a_device_everything_ends_and_nothing_enters(void **state)
 {
     struct request *waiting = push(*state, DTYPE_F32, 4);
-    queue_set_usable(*state, false);
+    queue_set_usable(*state, false, false);
     expect_posted(waiting, STATUS_NO_DEVICE);
     struct request *refused = fake_request(&completion, DTYPE_F32, 4);
     assert_int_equal(queue_push(*state, refused, NULL), STATUS_NO_DEVICE);
     queue_return(*state, refused);
     expect_posted(refused, STATUS_DEVICE_ERROR);
-    queue_set_usable(*state, true);
+    queue_set_usable(*state, true, false);
     expect_next(*state, push(*state, DTYPE_F32, 4));
 }
 
@@ -292,7 +296,8 @@ static void returned_requests_and_slices_keep_their_position_beyond_the_bound(vo
     for (int i = 0; i < 2; i++) {
         back[i] = push(*state, DTYPE_F32, 4);
     }
-    const struct queue_batching both = {.max_requests = 2, .max_bytes = 1 << 20};
+    const struct queue_batching both = {
+        .worker = &fake_taker, .max_requests = 2, .max_bytes = 1 << 20};
     struct request *first = NULL;
     size_t count = 0;
     assert_int_equal(queue_take(*state, &both, 0, &first, &count), QUEUE_TAKEN);
@@ -318,7 +323,8 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
     assert_int_equal(queue_push(*state, refused, NULL), STATUS_DRAINING);
     free(refused);
     expect_next(*state, waiting);
-    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {
+        .worker = &fake_taker, .max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
     assert_int_equal(queue_take(*state, &alone, NS_PER_S * 3600, &first, &count), QUEUE_CLOSED);
@@ -327,7 +333,8 @@ static void a_closed_queue_refuses_but_is_emptied(void **state)
 static void requests_returned_to_a_closed_queue_end_with_draining(void **state)
 {
     struct request *taken = push(*state, DTYPE_F32, 4);
-    const struct queue_batching alone = {.max_requests = 1, .max_bytes = 1};
+    const struct queue_batching alone = {
+        .worker = &fake_taker, .max_requests = 1, .max_bytes = 1};
     struct request *first = NULL;
     size_t count = 0;
     assert_int_equal(queue_take(*state, &alone, 0, &first, &count), QUEUE_TAKEN);
@@ -342,8 +349,11 @@ static void waiting_requests_are_counted_by_model(void **state)
     struct request *b = push(*state, DTYPE_F32, 400000);
     a->arrival.model = 2;
     b->arrival.model = 2;
-    assert_int_equal(queue_count_model(*state, 2), 2);
-    assert_int_equal(queue_count_model(*state, 0), 0);
+    struct queue_stats stats;
+    size_t of_models[3] = {0};
+    queue_stats(*state, of_models, &stats);
+    assert_int_equal(of_models[2], 2);
+    assert_int_equal(of_models[0], 0);
     expect_next(*state, a);
     expect_next(*state, b);
 }

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct queue_batching usual = {.max_requests = 8, .max_bytes = 1 << 20};
+static const struct queue_batching usual = {
+    .worker = &fake_taker, .max_requests = 8, .max_bytes = 1 << 20};
 
 enum {
     LARGE = 1 << 20,   /* elements of float32: 4 MiB */
@@ -75,7 +76,8 @@ static void a_batch_has_at_most_max_requests(void **state)
 
 static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state)
 {
-    const struct queue_batching tight = {.max_requests = 8, .max_bytes = 1000};
+    const struct queue_batching tight = {
+        .worker = &fake_taker, .max_requests = 8, .max_bytes = 1000};
     push(*state, DTYPE_F32, 1000);
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
@@ -109,7 +111,8 @@ static void classes_take_turns_so_that_neither_starves(void **state)
 
 static void small_requests_never_join_a_large_one(void **state)
 {
-    const struct queue_batching wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
+    const struct queue_batching wide = {
+        .worker = &fake_taker, .max_requests = 8, .max_bytes = UINT64_MAX};
     push(*state, DTYPE_I32, LARGE);
     push(*state, DTYPE_I32, LARGE);
     push(*state, DTYPE_I32, 4);
@@ -120,7 +123,8 @@ static void small_requests_never_join_a_large_one(void **state)
 
 static void a_batch_of_floats_is_bounded_by_what_the_slowest_data_take(void **state)
 {
-    const struct queue_batching wide = {.max_requests = 8, .max_bytes = UINT64_MAX};
+    const struct queue_batching wide = {
+        .worker = &fake_taker, .max_requests = 8, .max_bytes = UINT64_MAX};
     for (int i = 0; i < 8; i++) {
         push(*state, DTYPE_F32, 200000); /* 4 ms of random bits each */
     }
@@ -159,16 +163,20 @@ static void a_taker_gives_up_after_its_timeout(void **state)
 
 static void a_delay_waits_for_company_but_not_for_longer(void **state)
 {
-    const struct queue_batching delayed = {
-        .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 30 * NS_PER_MS};
+    const struct queue_batching delayed = {.worker = &fake_taker,
+                                           .max_requests = 2,
+                                           .max_bytes = 1 << 20,
+                                           .delay_ns = 30 * NS_PER_MS};
     struct request *alone = push(*state, DTYPE_F32, 4);
     uint64_t queued_ns = alone->times.queued;
     free_chain(take(*state, &delayed, 1));
     assert_true(clock_now_ns() - queued_ns >= 30 * NS_PER_MS);
     push(*state, DTYPE_F32, 4);
     push(*state, DTYPE_F32, 4);
-    const struct queue_batching patient = {
-        .max_requests = 2, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
+    const struct queue_batching patient = {.worker = &fake_taker,
+                                           .max_requests = 2,
+                                           .max_bytes = 1 << 20,
+                                           .delay_ns = 3600 * NS_PER_S};
     free_chain(take(*state, &patient, 2)); /* full: leaves at once */
 }
 
@@ -182,7 +190,7 @@ static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t e
 }
 
 static const struct queue_batching for_seconds = {
-    .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
+    .worker = &fake_taker, .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
 
 /* Take a batch of which, or behind which, one is due. False: that one was dropped at its
  * deadline, and the others are taken and freed. */
@@ -341,8 +349,10 @@ static void a_push_wakes_a_waiting_taker(void **state)
 
 static void a_request_alone_or_the_last_one_waits_for_no_peers(void **state)
 {
-    const struct queue_batching slow = {
-        .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 3600 * NS_PER_S};
+    const struct queue_batching slow = {.worker = &fake_taker,
+                                        .max_requests = 8,
+                                        .max_bytes = 1 << 20,
+                                        .delay_ns = 3600 * NS_PER_S};
     struct request *alone = fake_request(&completion, DTYPE_F32, 4);
     alone->scan.alone = true;
     assert_int_equal(queue_push(*state, alone, &alone->error), STATUS_OK);
@@ -471,6 +481,66 @@ static void takers_of_one_class_leave_the_others_alone(void **state)
     free(of_large);
 }
 
+static void a_taker_keeps_its_scan_while_nothing_waits_for_it(void **state)
+{
+    const atomic_uint longer = LINE_ALL & ~SHORTEST;
+    struct dispatch_device device = {.number = 0};
+    struct dispatch_worker worker = {.classes = &longer, .device = &device};
+    struct queue_batching large = usual;
+    large.worker = &worker;
+    struct request *first = NULL;
+    size_t count = 0;
+    struct request *slice = push(*state, DTYPE_F32, LARGE);
+    slice->scan.alone = true;
+    assert_int_equal(queue_take(*state, &large, 0, &first, &count), QUEUE_TAKEN);
+    slice->times.started = 0;
+    struct request *of_others = push(*state, DTYPE_F32, 4);
+    assert_true(queue_keep(*state, &large, slice));
+    assert_int_equal(request_owner(slice), OWNER_DEVICE);
+    assert_true(slice->times.started != 0 && slice->times.queued == slice->times.started);
+    struct request *waiting = push(*state, DTYPE_F32, LARGE);
+    assert_false(queue_keep(*state, &large, slice));
+    assert_int_equal(queue_take(*state, &large, 0, &first, &count), QUEUE_TAKEN);
+    assert_ptr_equal(first, waiting);
+    assert_true(queue_keep(*state, &large, slice));
+    atomic_store(&slice->cancelled, true);
+    assert_false(queue_keep(*state, &large, slice)); /* the line ends it */
+    atomic_store(&slice->cancelled, false);
+    free_chain(take(*state, &usual, 1));
+    queue_close(*state);
+    assert_false(queue_keep(*state, &large, slice)); /* and a push is refused */
+    free(slice);
+    free(waiting);
+    (void)of_others;
+}
+
+static void a_taker_keeps_no_scan_of_which_another_could_do_a_part(void **state)
+{
+    const atomic_uint any = LINE_ALL;
+    const atomic_uint shortest = SHORTEST;
+    struct dispatch_device device = {.number = 0};
+    struct dispatch_worker workers[] = {{.classes = &any, .device = &device},
+                                        {.classes = &shortest, .device = &device}};
+    struct queue_batching batching = usual;
+    struct queue_batching of_small = usual;
+    batching.worker = &workers[0];
+    of_small.worker = &workers[1];
+    struct request *first = NULL;
+    size_t count = 0;
+    assert_int_equal(queue_take(*state, &of_small, 0, &first, &count), QUEUE_TIMEOUT);
+    struct request *large = push(*state, DTYPE_F32, LARGE);
+    assert_int_equal(queue_take(*state, &batching, 0, &first, &count), QUEUE_TAKEN);
+    assert_true(queue_keep(*state, &batching, large));
+    struct request *small = fake_request(&completion, DTYPE_F32, 4);
+    assert_false(queue_keep(*state, &batching, small)); /* it is for the other one, too */
+    queue_leave(*state, &workers[1]);
+    assert_true(queue_keep(*state, &batching, small));
+    queue_leave(*state, &workers[0]); /* its device hangs */
+    assert_false(queue_keep(*state, &batching, small));
+    free(large);
+    free(small);
+}
+
 /* A column of bytes, each a line, of which the input has one: a device takes a hundred times as
  * long for them as for as many in a row. */
 static struct request *push_repeated(struct queue *queue, int64_t lines)
@@ -503,7 +573,7 @@ static void a_slow_request_is_in_a_longer_class_however_few_its_bytes(void **sta
     assert_int_equal(queue_take(*state, &of_small, 0, &first, &count), QUEUE_TIMEOUT);
     free_chain(take(*state, &usual, 1));
     struct queue_stats left;
-    queue_stats(*state, &left);
+    queue_stats(*state, NULL, &left);
     assert_int_equal(left.requests, 0);
     free(row);
     (void)apart;
@@ -520,7 +590,7 @@ static void a_taker_that_sleeps_for_some_classes_is_told_to_take_all(void **stat
     struct request *small = push(*state, DTYPE_F32, 4);
     (void)await_sleep(&taker);
     atomic_store(&taker.classes, LINE_ALL);
-    queue_shake(*state);
+    queue_set_usable(*state, true, true);
     assert_ptr_equal(fake_await(&completion, &rest, 10000), small);
     free(small);
     free(large);
@@ -607,7 +677,7 @@ static void nothing_is_lost_or_taken_twice_among_threads(void **state)
     assert_int_equal(taken, computed);
     assert_true(ended > 0);
     struct queue_stats stats;
-    queue_stats(*state, &stats);
+    queue_stats(*state, NULL, &stats);
     assert_int_equal(stats.requests, 0);
     assert_int_equal(stats.bytes, 0);
 }
@@ -634,6 +704,8 @@ int main(void)
         T(a_returned_request_wakes_a_taker),
         T(requests_pushed_together_are_taken_together),
         T(takers_of_one_class_leave_the_others_alone),
+        T(a_taker_keeps_its_scan_while_nothing_waits_for_it),
+        T(a_taker_keeps_no_scan_of_which_another_could_do_a_part),
         T(a_slow_request_is_in_a_longer_class_however_few_its_bytes),
         T(a_taker_that_sleeps_for_some_classes_is_told_to_take_all),
         T(enough_pushes_wake_a_taker_before_the_loop_is_through),

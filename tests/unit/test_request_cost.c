@@ -159,7 +159,7 @@ static void await_queued(struct fixture *f, size_t wanted)
     do {
         assert_true(clock_now_ns() < give_up_ns);
         fake_tick(f);
-        queue_stats(f->fakes.server.queue, &stats);
+        queue_stats(f->fakes.server.queue, NULL, &stats);
     } while (stats.requests < wanted);
 }
 
@@ -181,9 +181,8 @@ static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
         send_part(f->fds[i], ask, ask->body_bytes);
     }
     await_queued(f, ADMISSION_PLACES - 1);
-    assert_int_equal(
-        admission_check(f->fakes.server.admission, probe, 2 * MIB, 0, &wait_ns, NULL),
-        STATUS_OK);
+    assert_int_equal(admission_check(f->fakes.server.admission, probe, 0, &wait_ns, NULL),
+                     STATUS_OK);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
         assert_int_equal(read_answer(f->fds[i]), 200);
@@ -280,9 +279,8 @@ static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
         admission_stats(f->fakes.server.admission, &stats);
     } while (stats.active < ADMISSION_PLACES);
     probe->arrival.client = clients_get(f->fakes.server.clients, &unix_socket);
-    assert_int_equal(
-        admission_check(f->fakes.server.admission, probe, 2 * MIB, 0, &wait_ns, NULL),
-        STATUS_OK);
+    assert_int_equal(admission_check(f->fakes.server.admission, probe, 0, &wait_ns, NULL),
+                     STATUS_OK);
     client_release(probe->arrival.client);
     free(probe);
     for (int i = 0; i < ADMISSION_PLACES; i++) {

@@ -382,7 +382,7 @@ static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void 
 static uint64_t wait_of(struct client *client, uint64_t cost_ns)
 {
     const struct request request = {.arrival.client = client};
-    return work_wait_ns(pool, &request, cost_ns);
+    return line_wait_ns(work_line(pool), &request, cost_ns);
 }
 
 static void the_wait_grows_with_what_is_ahead(void **state)
