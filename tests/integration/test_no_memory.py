@@ -28,7 +28,12 @@ UNPACK = {None: bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 MIB = 1 << 20
-LARGE = 20 * MIB
+# More than the 8 MiB that a body of unknown length first gets, and in slices of 2 MiB as many as 20 MiB have in
+# the default ones: each of them makes the same allocations.
+LARGE = 10 * MIB
+SLICES = ("--slice-bytes", "2MiB")
+# A part of so many bytes, whose carry is long, makes 31 large allocations; one of 15 MiB makes ten.
+LARGER = 20 * MIB
 KEPT_SLABS = 256 * MIB  # more than any request of this file has
 
 
@@ -71,7 +76,7 @@ class Service(Tallyd):
         self.left = log.with_suffix(".left")
         self.fail(0)
         env = {"LD_PRELOAD": str(LIBRARY), "FAIL_MEMORY": str(self.left)}
-        super().__init__(log, env=env)
+        super().__init__(log, SLICES, env=env)
 
     def fail(self, nth, least=0, lasting=False):
         """The nth allocation of at least so many bytes from now on, and all after it if `lasting`;
@@ -189,9 +194,9 @@ def chunked(path, body, headers):
     return path, framed_body + b"0\r\n\r\n", {**headers, "Transfer-Encoding": "chunked"}
 
 
-def large_raw(query=""):
-    path = f"/v1/cumsum?dtype=float32&shape={LARGE // 4}{query}"
-    return path, bytes(range(64)) * (LARGE // 64), RAW
+def large_raw(query="", size=LARGE):
+    path = f"/v1/cumsum?dtype=float32&shape={size // 4}{query}"
+    return path, bytes(range(64)) * (size // 64), RAW
 
 
 def large_npy(descr):
@@ -223,8 +228,8 @@ def v2_document(**parameters):
 
 def part_behind_a_long_carry(service):
     """Of a million lines, whose sums are longer than the part."""
-    rows = f"dtype=float32&shape=5,{LARGE // 20}&axis=0"
-    _, body, headers = large_raw()
+    rows = f"dtype=float32&shape=5,{LARGER // 20}&axis=0"
+    _, body, _ = large_raw(size=LARGER)
     first = service.ask(f"/v1/cumsum?{rows}&part=first", body, RAW)
     carry = first.body[: int(first.headers["Tally-Carry-Length"])]
     assert len(carry) > MIB
