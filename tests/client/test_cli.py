@@ -386,7 +386,7 @@ class Cumsum(Directory):
             ("[1,2,3]", "--output-strides 1,1", "--output-strides has 2 numbers"),
             ("[[1,2],[3,4]]", "-s 4,1", "--shape is another than its own"),
             ("[[1,2],[3,4]]", "--output-strides 3,1", "strides lay out a flat one"),
-            ("[[1,2],[3]]", "", "standard input: [1] has 1 element, expected 2"),
+            ("[[1,2],[3]]", "", "standard input: [1] has 1 element, but [0] has 2"),
             ("[[1,2],[3,x]]", "", "standard input: [1][1]: element 3 is 'x', expected a number"),
             ("[1,2.5]", "-d int8", "[1]: element 1 is 2.5, expected a whole number for int8"),
         ):
