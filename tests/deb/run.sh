@@ -3,41 +3,19 @@
 #
 #   tests/deb/run.sh [FOLDER [SUITE]]      prints "N passed, N failed"; needs root
 #
-# FOLDER (build/deb, of `make deb`) has the packages, SUITE (that of this machine) is the Debian release of the new
-# system. Its packages come from where this machine has them, or from MIRROR.
-set -eu
-
+# FOLDER (default: build/deb, which `make deb` writes) has the packages. SUITE (default: the release of this machine) is
+# the Debian release of the new system. MIRROR is the archive of the other packages; the default is the archive that
+# this machine uses for SUITE.
 cd "$(dirname "$0")/../.."
+. tests/lib/checks.sh
 folder=${1:-build/deb}
 # shellcheck source=/dev/null
 suite=${2:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 port=${PORT:-18100}
 url=http://127.0.0.1:$port
-work=$(mktemp -d)
 root=$work/root
-pid=''
 
-cleanup() {
-    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true
-    for place in proc dev/null; do umount "$root/$place" 2>/dev/null || true; done
-    rm -rf --one-file-system "$work"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-passed=0 failed=0
-check() { # check WHAT COMMAND ...
-    what=$1
-    shift
-    if "$@" >"$work/log" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok    $what"
-    else
-        failed=$((failed + 1))
-        echo "FAIL  $what"
-        tail -n 20 "$work/log"
-    fi
-}
+unmount_all() { umount "$root/proc" 2>/dev/null || true; }
 
 inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
@@ -54,22 +32,22 @@ install_packages() {
     mkdir -p "$root/packages"
     cp "$folder"/*_all.deb "$folder"/*_"$(dpkg --print-architecture)".deb "$root/packages"
     rm -f "$root"/packages/*-dbgsym_*
-    # A minimal system leaves out what only people read.
+    # The settings of a minimal system exclude manual pages and documents.
     rm -f "$root"/etc/dpkg/dpkg.cfg.d/*
     inside apt-get update -q
-    inside apt-get install -y -q --no-install-recommends man-db clinfo
+    inside apt-get install -y -q --no-install-recommends man-db clinfo gcc libc6-dev pkg-config
     inside sh -c 'apt-get install -y -q --no-install-recommends /packages/*.deb'
 }
 
-# Each has its link where systemd looks at the start.
+# systemd starts the units that are linked in these folders.
 units_are_enabled() {
     [ -L "$root/etc/systemd/system/multi-user.target.wants/tallyd.service" ] &&
         [ -L "$root/etc/systemd/system/sockets.target.wants/tallyd.socket" ] &&
         grep -qx 'ExecStart=/usr/bin/tallyd' "$(find "$root"/lib/systemd/system/ "$root"/usr/lib/systemd/system/ -name tallyd.service 2>/dev/null | head -n 1)"
 }
 
-# scripts_ask WHAT SCRIPT ARGUMENT ...: what a script of the package asks of systemd where that runs. Who is asked
-# here only writes it down.
+# scripts_ask REQUESTS SCRIPT ARGUMENT ...: run a maintainer script of tallyd as on a system with systemd, and compare
+# its requests to systemd. A stand-in for deb-systemd-invoke records the requests.
 scripts_ask() {
     wanted=$1 script=$2
     shift 2
@@ -92,7 +70,7 @@ system_user_is_there() {
     inside getent passwd tallyd | grep -E ':(/usr/sbin/nologin|/sbin/nologin)$' && inside getent group tallyd
 }
 
-# As the unit runs it: as its user, with nothing that it could write to.
+# Start the service like its unit: as the user of the unit, without permission to write anywhere.
 start() {
     started=$(date +%s.%N)
     env -i PATH=/usr/bin:/usr/sbin TALLY_LISTEN="127.0.0.1:$port" TALLY_LOG_FORMAT=json \
@@ -102,32 +80,24 @@ start() {
     python3 tests/image/check.py "$url" ready "$started"
 }
 
-stop() {
-    kill -TERM "$pid"
-    status=0
-    wait "$pid" || status=$?
-    pid=''
-    return "$status"
-}
-
 command_sums() {
     sums=$(echo '[1,2,3]' | inside tally cumsum --url "$url") && [ "$sums" = '[1,3,6]' ] && inside tally health --url "$url"
 }
 
-# A program that is built against the header and the library of the packages, and runs with them.
+# Build a program with the header and the library of the packages, and run it.
 program_runs() {
-    library=$(dirname "$(find "$root/usr/lib" -name libtally.so)")
-    cc -std=c17 -I"$root/usr/include" -o "$root/tmp/program" client/examples/cumsum.c -L"$library" -ltally \
-        -Wl,--unresolved-symbols=ignore-in-shared-libs &&
+    cp client/examples/cumsum.c "$root/tmp/program.c"
+    # shellcheck disable=SC2016  # the inner shell expands it
+    inside sh -c 'gcc -std=c17 -o /tmp/program /tmp/program.c $(pkg-config --cflags --libs tally)' &&
         inside env TALLY_URL="$url" /tmp/program "$url"
 }
 
 purge() {
     inside sh -c 'apt-get purge -y -q tallyd tally libtally0 libtally-dev tally-opencl-icd tally-doc'
-    rm -rf "$root/packages" "$root/tmp/program"
+    rm -rf "$root/packages" "$root/tmp/program" "$root/tmp/program.c"
 }
 
-# But the lists of what could be installed, and what the package manager wrote down of its doings.
+# Lists of available packages and the logs of the package manager may stay.
 nothing_is_left() {
     left=$(find "$root" -xdev \( -path "$root/proc" -o -path "$root/var/log" -o -path "$root/var/lib/apt" \
         -o -path "$root/var/cache" \) -prune -o \( -iname '*tally*' -print \))
@@ -150,8 +120,7 @@ check "the service starts as that user, and gets ready" start
 check "the pages' examples" python3 tests/image/check.py "$url" examples
 check "the command gets sums and finds the service healthy" command_sums
 check "a program that is built with libtally-dev runs" program_runs
-check "SIGTERM ends it cleanly" stop
+check "SIGTERM ends the service cleanly" stop_service
 check "the packages are purged" purge
-check "nothing is left of them" nothing_is_left
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+check "no file of the packages is left" nothing_is_left
+checks_end
