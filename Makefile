@@ -272,6 +272,11 @@ $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 
+# For tests/oclgrind/run.sh.
+$(B)/tests/libfill_first.so: tests/oclgrind/fill_first.c
+	@mkdir -p $(@D)
+	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
+
 # Counts how often a request enters another file of server/: make trips ARGS='--list'.
 $(B)/tests/liblog_calls.so: tests/trips/log_calls.c
 	@mkdir -p $(@D)
