@@ -202,10 +202,12 @@ static void requests_of_a_fast_device_that_hangs_run_on_the_slow_one(void **stat
         fake_pause();
     }
     struct request *waits = push(&fakes, DTYPE_F32);
-    assert_ptr_equal(fake_finished(&fakes), lost);
+    /* The slow device may be done before the watchdog ends the request of the other one. */
+    struct request *const first = fake_finished(&fakes);
+    struct request *const second = fake_finished(&fakes);
+    assert_true((first == lost && second == waits) || (first == waits && second == lost));
     assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, lost);
-    assert_ptr_equal(fake_finished(&fakes), waits);
     assert_int_equal(waits->error.status, STATUS_OK);
     assert_int_equal(waits->scan.device, 1);
     fake_release(&fakes, waits);
