@@ -290,10 +290,10 @@ enum status codec_json_decode(const struct codec_request *request, struct byte_v
                               struct scan_call *call, struct error *err)
 {
     struct json_doc doc = {.root = NULL};
-    if (request->param_count > 0 && head.count > 0) {
-        return refuse_query(request, head, err);
-    }
-    enum status status = json_doc_parse(head.bytes, head.count, request->parallel, &doc, err);
+    const bool has_query = request->param_count > 0 && head.count > 0;
+    enum status status =
+        has_query ? refuse_query(request, head, err)
+                  : json_doc_parse(head.bytes, head.count, request->parallel, &doc, err);
     if (status == STATUS_INVALID_JSON && request->form &&
         content_needs_form_advice(head.bytes, head.count)) {
         text_append(err->detail, sizeof err->detail, "; " CONTENT_FORM_ADVICE);
