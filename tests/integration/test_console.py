@@ -261,7 +261,7 @@ WRONG = [
     ({"axis": "9", "dialect": "v2"}, "axis", "expected -4 to 3"),
     ({"axis": "x"}, "axis", "expected a whole number"),
     ({"dialect": "directml", "dtype": "float64"}, "dtype", "FLOAT64 is not supported"),
-    ({"data": "[[1,2],[3]]", "axis": "0"}, "data", "has 1 element, expected 2"),
+    ({"data": "[[1,2],[3]]", "axis": "0"}, "data", "has 1 element, but data[0] has 2"),
     ({"data": "[300]", "axis": "0", "dtype": "int8"}, "data", "300"),
     (
         {"data": "[[1,2],[3],[4,5,6]]", "axis": "0", "dialect": "v2"},
