@@ -38,7 +38,7 @@ check() {
     shift
     log=$(log_of "$name")
     result=WRONG
-    # shellcheck disable=SC2086  # words
+    # shellcheck disable=SC2086,SC2016  # words; the inner shell expands its own
     if timeout -k 10 1800 oclgrind $options --build-options -cl-opt-disable \
         sh -c 'LD_PRELOAD=$0:$LD_PRELOAD exec "$@"' "$fill_first" "$program" --tiny "$@" >"$log" 2>&1 &&
         ! grep -v -q -E '^\[ OK |^[0-9]+ passed, 0 failed$' "$log"; then
