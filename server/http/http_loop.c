@@ -212,6 +212,14 @@ static void daemon_run(struct http_daemon *daemon)
              runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
+/* For places.c, which threads of other loops call: `in_run` of the daemon's connection. */
+static void note_run(struct http_daemon *daemon, bool in_run)
+{
+    if (daemon->conn != NULL) {
+        atomic_store_explicit(&daemon->conn->in_run, in_run, memory_order_release);
+    }
+}
+
 /* Run ready daemons until the turn is over. Returns false if no daemon is ready any more. */
 static bool run_daemons(struct http_loop *loop)
 {
@@ -224,8 +232,10 @@ static bool run_daemons(struct http_loop *loop)
             return false;
         }
         loop->run_ns = run_ns;
+        note_run(daemon, true);
         daemon_run(daemon);
         const bool pending = daemon_has_pending(daemon);
+        note_run(daemon, pending);
         now_ns = clock_now_ns();
         http_daemon_served(daemon, now_ns - run_ns);
         if (pending) {

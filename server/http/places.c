@@ -125,14 +125,24 @@ static uint64_t activity_of(const struct conn *conn)
     return atomic_load_explicit(&conn->activity, memory_order_relaxed);
 }
 
+/* True if the connection has unread bytes, which are a request, or bytes that its loop has read and
+ * not processed. The order of the two checks: a run that reads the bytes after the first check is
+ * found by the second one. */
+static bool has_bytes(const struct conn *conn)
+{
+    return client_socket_unread(conn->fd) ||
+           atomic_load_explicit(&conn->in_run, memory_order_acquire);
+}
+
 /* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
- * which may be NULL. A connection with unread bytes is not idle: the bytes are a request. */
+ * which may be NULL. */
 static bool is_idle_for_longer(const struct conn *conn, const struct conn *other,
                                uint64_t until_ns)
 {
     const uint64_t activity = activity_of(conn);
     return activity % 2 == 0 && activity <= 2 * until_ns &&
-           (other == NULL || activity < activity_of(other)) && !client_socket_unread(conn->fd);
+           (other == NULL || activity < activity_of(other)) && !has_bytes(conn) &&
+           activity_of(conn) == activity; /* no request has begun meanwhile */
 }
 
 /* Returns the client's connection that has been idle for longest, since `until_ns` at least. If

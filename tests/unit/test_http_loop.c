@@ -93,7 +93,8 @@ void __wrap_infer_encode(struct request *request)
 {
     struct http_daemon *daemon = exchange_of(request)->conn->daemon;
     printed_for = daemon;
-    atomic_fetch_add(&printed_in_turn, daemon->loop->running == daemon);
+    atomic_fetch_add(&printed_in_turn,
+                     daemon->loop->running == daemon && atomic_load(&daemon->conn->in_run));
     __real_infer_encode(request);
 }
 

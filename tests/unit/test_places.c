@@ -212,6 +212,22 @@ static void a_connection_with_unread_bytes_is_not_idle(void **state)
     (void)close(ends[1]);
 }
 
+static void a_connection_whose_bytes_are_being_processed_is_not_idle(void **state)
+{
+    struct conn *conns[MOST];
+    struct conn *evicted = NULL;
+    (void)state;
+    for (int i = 0; i < MOST; i++) {
+        conns[i] = open_conn(0);
+        atomic_store(&conns[i]->in_run, i != 2);
+    }
+    (void)come(0, PLACES_WAITS);
+    be_busy(join(next(&evicted), 0), NOW);
+    assert_ptr_equal(evicted, conns[2]);
+    (void)come(0, PLACES_WAITS);
+    assert_null(next(&evicted));
+}
+
 static void a_connection_that_has_just_become_idle_may_have_a_request_on_its_way(void **state)
 {
     struct conn *evicted = NULL;
@@ -378,6 +394,7 @@ int main(void)
         T(parts_become_equal_and_then_no_request_is_cut),
         T(of_equals_the_one_that_is_idle_for_longest_is_evicted_even_an_only_one),
         T(a_connection_with_unread_bytes_is_not_idle),
+        T(a_connection_whose_bytes_are_being_processed_is_not_idle),
         T(a_connection_that_has_just_become_idle_may_have_a_request_on_its_way),
         T(a_client_with_all_connections_gets_another_for_an_idle_one_of_its_own),
         T(a_free_place_is_for_the_client_with_the_fewest),
