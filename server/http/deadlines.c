@@ -23,10 +23,10 @@
  * A slow sender gets a 408 by respond_early(), because libmicrohttpd can answer only a complete
  * request. In all cases conn_cut() then makes libmicrohttpd close the connection.
  *
- * A sweep has one time: that of its heartbeat. The process may be stopped (SIGSTOP, a paused
- * container) inside the sweep, and then the time of the stop is charged to no client: the next
- * heartbeat finds out that the process was stopped. Other times of a connection may be later
- * than that of the sweep; clock_span_ns() is 0 for them.
+ * A sweep has one time: that of its heartbeat. If the process is stopped (SIGSTOP, a paused
+ * container), the next heartbeat excuses all clients: a stop counts as one interval between
+ * heartbeats, and bytes that arrived meanwhile are read before a limit passes. Some times of a
+ * connection may be later than that of the sweep; clock_span_ns() is 0 for them.
  *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
@@ -465,7 +465,8 @@ static void client_hung_up(struct conn *conn)
         return; /* the client may still read */
     }
     if (is_receiving(conn)) {
-        if (exchange->request.body.received == conn->body_at_hangup) {
+        const bool is_read = reset || !conn_unread(conn);
+        if (is_read && exchange->request.body.received == conn->body_at_hangup) {
             respond_and_cut(conn, STATUS_LENGTH_MISMATCH,
                             "the connection was closed inside the body");
         }
@@ -484,6 +485,23 @@ static void client_hung_up(struct conn *conn)
          * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
          * the request at its next tick, or its run is completed first. */
         exchange_cancel(exchange);
+    }
+}
+
+/* Move a time of a connection forward, to now_ns at most: the phase may have begun after the stop. */
+static void move_time(uint64_t *at_ns, uint64_t by_ns, uint64_t now_ns)
+{
+    *at_ns = *at_ns == 0 ? 0 : larger_of(*at_ns, smaller_of(*at_ns + by_ns, now_ns));
+}
+
+void deadline_excuse(struct http_loop *loop, uint64_t stopped_ns, uint64_t now_ns)
+{
+    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
+         conn = loop_next_conn(loop, conn)) {
+        move_time(&conn->since_ns, stopped_ns, now_ns);
+        move_time(&conn->moved_ns, stopped_ns, now_ns);
+        move_time(&conn->progress[0].at_ns, stopped_ns, now_ns);
+        move_time(&conn->progress[1].at_ns, stopped_ns, now_ns);
     }
 }
 

@@ -50,7 +50,6 @@ enum {
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
     STOPPED_MS = 1000,   /* time between heartbeats that means SIGSTOP, or a paused container */
-    MOST_UNSWEPT = 4,    /* most heartbeats in a row without their sweep */
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
 
@@ -279,26 +278,16 @@ static void on_heartbeat(uv_timer_t *timer)
 {
     struct http_loop *loop = timer->data;
     const uint64_t now_ns = clock_now_ns();
-    const bool was_stopped = clock_span_ns(loop->beat_ns, now_ns) > STOPPED_MS * NS_PER_MS;
+    const uint64_t passed_ns = clock_span_ns(loop->beat_ns, now_ns);
     loop->beat_ns = now_ns;
-    for (struct conn *conn = loop_next_conn(loop, NULL); was_stopped && conn != NULL;
-         conn = loop_next_conn(loop, conn)) {
-        conn->moved_ns = now_ns;
+    if (passed_ns > STOPPED_MS * NS_PER_MS) {
+        deadline_excuse(loop, passed_ns - HEARTBEAT_MS * NS_PER_MS, now_ns);
     }
     follow_orders(loop, now_ns);
     /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
     if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
-        /* After a stop all deadlines of clients seem to have passed, and bytes that clients sent
-         * meanwhile are unread: this sweep is skipped, so that runs read these bytes first. A
-         * thread that hardly ever has a processor looks stopped at every heartbeat. The deadlines
-         * of its clients are checked, too, so the number of skipped sweeps is limited. */
-        if (was_stopped && loop->unswept < MOST_UNSWEPT) {
-            loop->unswept++;
-        } else {
-            loop->unswept = 0;
-            deadline_sweep(loop, now_ns);
-        }
+        deadline_sweep(loop, now_ns);
         accepting_resume(loop);
     }
     http_daemons_trim(loop);

@@ -147,9 +147,8 @@ struct http_loop {
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
     uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
     uint64_t beat_ns;     /* time of the last heartbeat; at first of the start */
-    unsigned unswept;   /* heartbeats in a row without their sweep, after stops of the thread */
-    bool refused_files; /* no descriptor or memory was left for the last connection */
-    uint64_t id_seed;   /* state of loop_draw_id() */
+    bool refused_files;   /* no descriptor or memory was left for the last connection */
+    uint64_t id_seed;     /* state of loop_draw_id() */
 };
 
 /* The state that all loops share. */
@@ -271,7 +270,10 @@ void accepting_end(struct http_loop *loop, uint64_t now_ns);
 /* Close the loop's listening sockets, and all newcomers. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadlines.c: check all connections of the loop against their time limits.
+/* deadlines.c: charge no client for the last stopped_ns of the time before now_ns, in which the
+ * process was stopped. */
+void deadline_excuse(struct http_loop *loop, uint64_t stopped_ns, uint64_t now_ns);
+/* Check all connections of the loop against their time limits.
  * now_ns   time of the heartbeat */
 void deadline_sweep(struct http_loop *loop, uint64_t now_ns);
 /* Cut the connections of this loop that were evicted. */

@@ -129,7 +129,7 @@ def test_a_slow_reader_and_a_large_unsent_body_block_no_other_client(start_serve
             with contextlib.suppress(ConnectionError):
                 for _ in range(24):
                     reader.socket.recv(MIB // 16, socket.MSG_WAITALL)
-            server.pass_time(1)
+            server.pass_time_awake(1)
             return server.metric("tally_slow_clients_total") == 1
 
         until(is_cut, 60, 0.05)

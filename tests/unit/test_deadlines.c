@@ -98,6 +98,34 @@ static void a_phase_that_began_after_the_heartbeat_has_no_age(void **state)
     assert_true(is_cut(world.conn.since_ns, HEADER_MS));
 }
 
+static void a_stop_counts_as_one_heartbeat(void **state)
+{
+    const uint64_t before_ns = world.conn.since_ns;
+    const uint64_t now_ns = before_ns + 3600 * NS_PER_S;
+    (void)state;
+    deadline_excuse(world.loop, 3600 * NS_PER_S - HEARTBEAT_MS * NS_PER_MS, now_ns);
+    assert_false(is_cut(now_ns, HEADER_MS - HEARTBEAT_MS));
+    assert_true(is_cut(now_ns, HEADER_MS - HEARTBEAT_MS + 1));
+}
+
+/* The rate of a body is measured from progress[], which is empty for others. */
+static void a_stop_moves_all_times_of_a_connection_but_none_into_the_future(void **state)
+{
+    struct conn *conn = &world.conn;
+    const uint64_t now_ns = conn->since_ns + 10 * NS_PER_S;
+    (void)state;
+    conn->moved_ns = now_ns - NS_PER_S; /* after the stop */
+    conn->progress[0].at_ns = conn->since_ns + NS_PER_S;
+    deadline_excuse(world.loop, 8 * NS_PER_S, now_ns);
+    assert_int_equal(now_ns - conn->since_ns, 2 * NS_PER_S);
+    assert_int_equal(now_ns - conn->progress[0].at_ns, NS_PER_S);
+    assert_int_equal(conn->progress[1].at_ns, 0);
+    assert_int_equal(conn->moved_ns, now_ns);
+    conn->since_ns = now_ns + 1;
+    deadline_excuse(world.loop, 8 * NS_PER_S, now_ns);
+    assert_int_equal(conn->since_ns, now_ns + 1);
+}
+
 static void a_socket_that_moved_after_the_heartbeat_is_not_idle(void **state)
 {
     (void)state;
@@ -127,6 +155,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(the_time_that_passes_after_the_heartbeat_is_not_charged_to_a_client),
         T(a_phase_that_began_after_the_heartbeat_has_no_age),
+        T(a_stop_counts_as_one_heartbeat),
+        T(a_stop_moves_all_times_of_a_connection_but_none_into_the_future),
         T(a_socket_that_moved_after_the_heartbeat_is_not_idle),
         T(a_drain_that_began_after_the_heartbeat_leaves_time_for_a_request),
     };

@@ -8,6 +8,7 @@ import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import time
 
@@ -19,6 +20,9 @@ BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
 MODE = os.environ.get("TALLY_TEST_MODE", "release")
 READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
+CLOCK_BYTES = 8 * 64  # its numbers: by how much the clock is ahead, and the beats of each timer
+# A time without a heartbeat that looks like no stop, on a busy machine either.
+UNSTOPPED_SECONDS = 0.5
 # With faults on demand (tests/lib/cl_fault.h).
 FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
 # A library to preload that holds its threads up (`make stalls`).
@@ -66,7 +70,7 @@ class Tallyd:
         self.log_path = pathlib.Path(log)
         if moves_clock and MODE == "release":
             self.clock_path = self.log_path.with_suffix(".clock")
-            self.clock_path.write_bytes(bytes(8))
+            self.clock_path.write_bytes(bytes(CLOCK_BYTES))
             moved = {"LD_PRELOAD": str(MOVE_CLOCK), "MOVED_CLOCK": str(self.clock_path)}
             env = {**(env or {}), **moved}
         if HOLD_UP:
@@ -155,13 +159,36 @@ class Tallyd:
         until(refused, 60)
 
     def pass_time(self, seconds):
-        """For the server, as far as it asks what time it is; an instrumented one is waited for."""
+        """For the server, as far as it asks what time it is; an instrumented one is waited for. The
+        service finds all of the time over at once: more than a second looks like a stop."""
         if MODE != "release":
             time.sleep(seconds)
             return
-        ahead_ns = int.from_bytes(self.clock_path.read_bytes(), "little") + int(seconds * 1e9)
-        with open(self.clock_path, "r+b") as clock:
+        ahead_ns = self.clock_numbers()[0] + int(seconds * 1e9)
+        with open(self.clock_path, "r+b", buffering=0) as clock:
             clock.write(ahead_ns.to_bytes(8, "little"))
+
+    def pass_time_awake(self, seconds):
+        """The same while all loops go on: each has a heartbeat after every part of the time."""
+        if MODE != "release":
+            time.sleep(seconds)
+            return
+        while seconds > 0:
+            self.pass_time(min(seconds, UNSTOPPED_SECONDS))
+            seconds -= UNSTOPPED_SECONDS
+            before = self.clock_numbers()[1:]
+            until(lambda before=before: self.have_beaten(before))
+
+    def have_beaten(self, before):
+        """True if every timer has fired since these were their numbers."""
+        return all(
+            now > then
+            for now, then in zip(self.clock_numbers()[1:], before, strict=True)
+            if then > 0
+        )
+
+    def clock_numbers(self):
+        return struct.unpack(f"<{CLOCK_BYTES // 8}q", self.clock_path.read_bytes())
 
     def thread_seconds(self, name):
         """Processor time of each of the threads of that name."""
