@@ -83,7 +83,7 @@ static bool is_cut(uint64_t since_ns, int64_t after_ms)
 static void the_time_that_passes_after_the_heartbeat_is_not_charged_to_a_client(void **state)
 {
     (void)state;
-    world.conn.since_ns -= 100 * HEADER_MS * NS_PER_MS;
+    world.conn.since_ns -= NS_PER_MS * HEADER_MS * 100;
     assert_false(is_cut(world.conn.since_ns, HEADER_MS));
     assert_true(is_cut(world.conn.since_ns, HEADER_MS + 1));
 }
@@ -94,7 +94,7 @@ static void a_phase_that_began_after_the_heartbeat_has_no_age(void **state)
     assert_false(is_cut(world.conn.since_ns, -1));
     world.conn.hangups = UINT32_MAX; /* the phase is too young for a client that left */
     assert_false(is_cut(world.conn.since_ns, -1));
-    assert_false(is_cut(world.conn.since_ns, -2 * HEADER_MS));
+    assert_false(is_cut(world.conn.since_ns, -INT64_C(2) * HEADER_MS));
     assert_true(is_cut(world.conn.since_ns, HEADER_MS));
 }
 
@@ -132,8 +132,8 @@ static void a_socket_that_moved_after_the_heartbeat_is_not_idle(void **state)
     world.conn.used = true;
     world.conn.since_ns -= IDLE_S * NS_PER_S;
     assert_false(is_cut(world.conn.moved_ns, -1));
-    assert_false(is_cut(world.conn.moved_ns, -IDLE_S * 1000));
-    assert_true(is_cut(world.conn.moved_ns, IDLE_S * 1000 + 1));
+    assert_false(is_cut(world.conn.moved_ns, -INT64_C(1000) * IDLE_S));
+    assert_true(is_cut(world.conn.moved_ns, INT64_C(1000) * IDLE_S + 1));
 }
 
 /* A loop may notice the drain after its heartbeat. */
