@@ -486,7 +486,7 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
 
 /* ---- work-groups of GPUs ---- */
 
-/* What follows from the tiles; work-groups of the piece. */
+/* Set the members of the entry that depend on the tiles. Returns the work-groups of the piece. */
 static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
 {
     const int block = BLOCK;

@@ -298,7 +298,7 @@ static double recent_rate(const struct conn *conn, uint64_t now_ns)
 
 /* ---- while memory is refused, or all places are used ---- */
 
-/* What a slow connection keeps from others. */
+/* The resource that a slow connection holds and other clients lack. */
 enum held {
     HELD_MEMORY,
     HELD_PLACE

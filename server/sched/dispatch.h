@@ -45,7 +45,7 @@ struct dispatch_choice {
     size_t other;
 };
 
-/* What the workers of a device share. All zero, except `number`: not measured. */
+/* State that the workers of a device share. All zero, except `number`: not measured. */
 struct dispatch_device {
     size_t number;
     struct pace pace;
