@@ -51,7 +51,6 @@ enum {
 
     /* While memory is refused: */
     PRESSED_MS = 1000,  /* age up to which a refusal matters */
-    RELIEF_MS = 250,    /* time in which requests that were cut release their memory */
     PROGRESS_MS = 2000, /* least time over which a rate is measured */
     TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
     LINK_RATE = 1 << 20, /* ... unless it moves this many bytes per second */
@@ -361,41 +360,41 @@ static void cut_holder(struct conn *conn, const char *why_sending, const char *w
     }
 }
 
-/* Returns the reserved bytes of requests on connections that were cut. They are released when
- * the connection is closed, in a later run. */
-static uint64_t closing_bytes(const struct http_loop *loop)
-{
-    uint64_t bytes = 0;
-    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
-         conn = loop_next_conn(loop, conn)) {
-        bytes += conn->cut && conn->exchange != NULL
-                     ? conn->exchange->request.memory.reserved_bytes
-                     : 0;
-    }
-    return bytes;
-}
-
 /* Cut requests that hold memory and move few bytes, the slowest first, until the reservation
- * that was refused last would fit. Only one loop does this for a refusal. */
-static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+ * that was refused last would fit. Their memory is released when the connection is closed, in a later
+ * run; until then it counts in relief_bytes. The caller alone relieves. */
+static void relieve_refused(struct http_loop *loop, uint64_t now_ns)
 {
-    uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
-    const uint64_t wanted = memory_pressed(
-        loop->server->memory, larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
-    uint64_t freed = wanted == 0 ? 0 : closing_bytes(loop);
-    struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, HELD_MEMORY, 0, now_ns);
-    if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
-                                                        now_ns + RELIEF_MS * NS_PER_MS)) {
-        return;
-    }
-    for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
-        freed += conn->exchange->request.memory.reserved_bytes;
+    struct http *http = loop->http;
+    const uint64_t since_ns = larger_of(now_ns - PRESSED_MS * NS_PER_MS, http->relieved_ns);
+    for (int cut = 0; cut < MOST_CUT; cut++) {
+        /* This order: memory is released before relief_bytes becomes less. */
+        const uint64_t coming = atomic_load(&http->relief_bytes);
+        struct conn *conn = memory_pressed(loop->server->memory, since_ns) <= coming
+                                ? NULL
+                                : find_slowest(loop, HELD_MEMORY, 0, now_ns);
+        if (conn == NULL) {
+            return;
+        }
+        struct exchange *exchange = conn->exchange;
+        exchange->relief_bytes = exchange->request.memory.reserved_bytes;
+        (void)atomic_fetch_add(&http->relief_bytes, exchange->relief_bytes);
+        http->relieved_ns = clock_now_ns();
         cut_holder(
             conn,
             "other requests need memory, and this request, which holds some, arrives too "
             "slowly",
             "other requests need memory, and the answer is read too slowly");
-        conn = find_slowest(loop, HELD_MEMORY, 0, now_ns);
+    }
+}
+
+/* Relieve the last refusal of memory, unless another loop does so at this moment. */
+static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+{
+    if (memory_pressed(loop->server->memory, now_ns - PRESSED_MS * NS_PER_MS) > 0 &&
+        !atomic_exchange(&loop->http->relieving, true)) {
+        relieve_refused(loop, now_ns);
+        atomic_store(&loop->http->relieving, false);
     }
 }
 

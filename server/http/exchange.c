@@ -151,6 +151,10 @@ static void release_memory(struct exchange *exchange)
         memory_release(server->memory, request->memory.reserved_bytes);
         request->memory.reserved_bytes = 0;
     }
+    if (exchange->relief_bytes > 0) {
+        (void)atomic_fetch_sub(&exchange->loop->http->relief_bytes, exchange->relief_bytes);
+        exchange->relief_bytes = 0;
+    }
     if (request->memory.client_bytes > 0) {
         client_give_memory(request->arrival.client, request->memory.client_bytes,
                            clock_span_ns(request->times.arrived, clock_now_ns()));

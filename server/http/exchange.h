@@ -113,6 +113,7 @@ struct exchange {
         *allowed_origin; /* borrowed; origin whose pages may read the answer; NULL: none */
 
     uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
+    uint64_t relief_bytes;    /* bytes counted in http->relief_bytes; 0: none */
     bool client_counted;      /* the request counts among those of its client */
     uint64_t byte_rate;       /* --per-client-bytes-per-s; 0: the request has no such limit */
     uint64_t counted_bytes;   /* bytes of the body counted for that limit */

@@ -158,12 +158,14 @@ struct http {
     struct tls_files *tls; /* NULL: no listener has TLS */
     struct tokens *tokens; /* NULL: requests need no token */
     struct proxies proxies;
-    atomic_bool draining;             /* the loops must drain */
-    atomic_bool stopping;             /* the threads of the loops must end */
-    struct places places;             /* places of --max-connections */
-    atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages */
-    atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
+    atomic_bool draining;            /* the loops must drain */
+    atomic_bool stopping;            /* the threads of the loops must end */
+    struct places places;            /* places of --max-connections */
+    atomic_size_t probes;            /* connections of --probe-listen */
+    atomic_uint_fast64_t page_bytes; /* bytes of unread pages */
+    atomic_bool relieving;           /* a loop ends slow requests because memory was refused */
+    uint64_t relieved_ns; /* time of the last end; of the loop that set `relieving` */
+    atomic_uint_fast64_t relief_bytes; /* bytes that such requests have not released yet */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };

@@ -443,7 +443,8 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         worker_stats(&pool->workers[i], &more);
         out->state = more.state > out->state ? more.state : out->state;
         out->prepared = larger_of(out->prepared, more.prepared);
-        if (out->lookback[0] == '\0') { /* this worker was faster to open the device */
+        if (out->lookback[0] ==
+            '\0') { /* the workers before this one did not open the device */
             memcpy(out->lookback, more.lookback, sizeof out->lookback);
         }
         if (out->last_error[0] == '\0') {

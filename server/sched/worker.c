@@ -79,6 +79,7 @@ void worker_deinit(struct worker *worker)
 static void set_state(struct worker *worker, enum device_state state, const char *error)
 {
     atomic_store(&worker->state, state);
+    MUST(pthread_cond_broadcast(&worker->changed));
     if (error != NULL) {
         worker->stats.errors++;
         (void)snprintf(worker->stats.last_error, sizeof worker->stats.last_error, "%s", error);
@@ -486,11 +487,31 @@ static bool measure_pace(struct worker *worker, bool anew)
     return true;
 }
 
+/* Wait until the first worker of the device has measured it, or has failed; the first worker itself
+ * does not wait. No request is dispatched to a device whose pace is unknown, the work of other
+ * workers does not make the device look slow, and they find kernels that the first one has compiled.
+ * Returns false if the worker must stop. */
+static bool await_first(struct worker *worker)
+{
+    struct worker *first = &worker->mates[0];
+    MUST(pthread_mutex_lock(&first->lock));
+    while (first != worker && worker_state(first) == DEVICE_OPENING &&
+           !atomic_load(&first->stopping)) {
+        MUST(pthread_cond_wait(&first->changed, &first->lock));
+    }
+    const bool stopping = atomic_load(&first->stopping);
+    MUST(pthread_mutex_unlock(&first->lock));
+    return !stopping;
+}
+
 /* Open the device; build and test all its kernels; measure it. Returns false if that fails, or if
  * the worker must stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
+    if (!await_first(worker)) {
+        return false;
+    }
     uint64_t began_ns = clock_now_ns();
     struct request *none = NULL;
     struct error err = ERROR_INIT;

@@ -456,32 +456,6 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void
-a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(void **state)
-{
-    static const enum fake_mode modes[] = {FAKE_FIRST_OPEN_HANGS, FAKE_MEASURE_HANGS};
-    (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
-        struct fake_server fakes;
-        struct error err = ERROR_INIT;
-        fake_reset(1);
-        fake.built_in = true;
-        atomic_store(&fake.mode[0], (int)modes[i]);
-        assert_true(fake_server_init(&fakes, patient, &err));
-        assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
-        while (modes[i] == FAKE_MEASURE_HANGS && atomic_load(&fake.measured[0]) == 0) {
-            fake_pause();
-        }
-        const struct device_stats stats = stats_of(&fakes, 0);
-        atomic_store(&fake.mode[0], FAKE_WORKS);
-        assert_true(fake_server_deinit(&fakes));
-        assert_int_equal(stats.state, DEVICE_READY);
-        assert_int_equal(stats.prepared, DTYPE_COUNT);
-        assert_string_equal(stats.lookback, "as it likes");
-    }
-}
-
 static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own(void **state)
 {
     (void)state;
@@ -772,8 +746,6 @@ int main(void)
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
         cmocka_unit_test(where_there_is_no_device_of_our_own_the_words_for_it_mean_others),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
-        cmocka_unit_test(
-            a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),
         cmocka_unit_test(
             a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own),
         cmocka_unit_test(a_stopped_pool_can_be_asked_until_it_is_destroyed),
