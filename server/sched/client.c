@@ -1,4 +1,4 @@
-/* A hash table with a mutex; see client.h. A connection looks its client up once, so that its
+/* A hash table with a mutex; see client.h. A connection looks up its client once, so its
  * requests need no lock. */
 #include "server/sched/client.h"
 
@@ -143,8 +143,8 @@ void client_release(struct client *client)
 
 /* ---- requests and memory ---- */
 
-/* Move the mean towards `ns`, the nanoseconds for which `part` of `whole` was in use. A larger part
- * has a larger weight. */
+/* Update the mean: `part` of `whole` was in use for `ns` nanoseconds. A larger part has a
+ * larger weight. */
 static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part,
                        uint64_t whole)
 {

@@ -15,7 +15,7 @@ struct request;
 
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->line.next */
-    int fd;                         /* eventfd, non-blocking; readable when something waits */
+    int fd;          /* eventfd, non-blocking; readable when the list has requests */
     size_t expected; /* number of requests that will return; used by the loop only */
 };
 

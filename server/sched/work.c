@@ -13,7 +13,8 @@
 #include <sys/queue.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* text of a piece: its work takes ten times as long as a wake-up */
+    /* bytes of text in a piece, which takes ten times as long as a wake-up */
+    GRAIN_BYTES = 64 << 10
 };
 
 /* A job in pieces, on the stack of the thread that created it. That thread waits until no other
@@ -40,11 +41,12 @@ struct work_pool {
     pthread_t threads[];
 };
 
-/* State of a thread of the pool; all zero in other threads. */
+/* State of a thread of the pool; all zero in threads outside the pool. */
 static _Thread_local struct {
     bool of_pool;
-    uint64_t nested_ns;                /* time for which the current work was interrupted */
-    uint64_t rest_until[LINE_CLASSES]; /* earliest time of an interruption by each class */
+    uint64_t nested_ns; /* time for which the current work was interrupted */
+    /* time before which each class may not interrupt the current work */
+    uint64_t rest_until[LINE_CLASSES];
 } worker;
 
 bool work_given_up(struct request *request)
@@ -213,9 +215,9 @@ struct work_parallel work_parallel(struct work_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Run a piece of a job of the class that another thread has begun, else the next request. Returns
- * false if the class has neither. Thread: one of the pool, a holder of the lock; the lock is
- * released while the work runs. */
+/* Run a piece of a job that another thread has begun in this class; if there is none, run the
+ * next request of the class. Returns false if the class has neither. Thread: one of the pool, a
+ * holder of the lock; the lock is released while the work runs. */
 static bool serve_class(struct work_pool *pool, unsigned class)
 {
     struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
@@ -235,7 +237,8 @@ static bool serve_class(struct work_pool *pool, unsigned class)
     return any;
 }
 
-/* Serve the next class that has work. Returns false if none has. Thread: as for serve_class(). */
+/* Serve the next class that has work. Returns false if no class has work. Thread: as for
+ * serve_class(). */
 static bool work_once(struct work_pool *pool)
 {
     bool done = false;
