@@ -2,8 +2,10 @@
  * client_chain.h.
  *
  *   Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm, signatureValue }
- *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
- *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280, 4.1)
+ *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity,
+ *   subject,
+ *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280,
+ *                                 4.1)
  *
  * A read_...() with a pointer to a span removes the bytes that it reads from the front of the
  * span. All return false if the bytes are too few or malformed.

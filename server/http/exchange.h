@@ -229,8 +229,8 @@ bool exchange_closed_inside_body(struct exchange *exchange);
 void exchange_refuse(struct exchange *exchange);
 
 /* Count the first `whole` bytes of the body: its declared length, or the bytes received so far.
- * Fails with THROTTLED if they exceed exchange->byte_rate, which is not 0. Discarded body bytes are not
- * counted; otherwise Retry-After would be wrong. */
+ * Fails with THROTTLED if they exceed exchange->byte_rate, which is not 0. Discarded body bytes
+ * are not counted; otherwise Retry-After would be wrong. */
 MUST_CHECK enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole,
                                             struct error *err);
 

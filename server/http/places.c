@@ -209,8 +209,8 @@ static struct newcomer *choose_idle_of_waiting(const struct places *places, uint
 }
 
 /* Returns the connection to evict; NULL: none.
- * newcomer   in: a waiting newcomer whose client has the fewest places. out: the newcomer that gets
- *            the place of the evicted connection */
+ * newcomer   in: a waiting newcomer whose client has the fewest places. out: the newcomer that
+ *            gets the place of the evicted connection */
 static struct conn *choose_victim(struct places *places, uint64_t now_ns,
                                   struct newcomer **newcomer)
 {

@@ -1,7 +1,7 @@
 /* One line of waiting requests, the sums over requests that have begun, and the factor by which
  * requests are slower than estimated; the rules are in admission.h. Every change ends in
- * admit_and_unlock(), which collects the admitted requests under the lock and posts them after the
- * unlock. */
+ * admit_and_unlock(), which collects the admitted requests under the lock and posts them after
+ * the unlock. */
 #include "server/sched/admission.h"
 
 #include "server/base/clock.h"
@@ -333,7 +333,8 @@ static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
     return room;
 }
 
-/* Begin the requests that can begin, in the order of the line. room: the result of admit_begun() */
+/* Begin the requests that can begin, in the order of the line. room: the result of
+ * admit_begun() */
 static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t room,
                       struct leaving *leaving)
 {

@@ -21,8 +21,8 @@
  * OUT_OF_MEMORY if the free memory is not enough. Time: the time between two finishes, divided
  * by the cost of the later one, is the factor by which requests are slower than estimated.
  *
- * Waiting requests are owned by this module (OWNER_ADMISSION). They return to their loop by their
- * completion list, admitted or with an error. Thread: any, all functions. */
+ * Waiting requests are owned by this module (OWNER_ADMISSION). They return to their loop by
+ * their completion list, admitted or with an error. Thread: any, all functions. */
 #ifndef TALLY_SERVER_ADMISSION_H
 #define TALLY_SERVER_ADMISSION_H
 
@@ -86,9 +86,9 @@ MUST_CHECK enum status admission_check(struct admission *admission,
                                        const struct request *request, uint64_t cost_ns,
                                        uint64_t *wait_ns, struct error *err);
 
-/* Raise the claim of the request to `claim` bytes, and its cost to `cost_ns`. Returns true if the
- * request may continue; false if it waits, owned by this module. A claim beyond the budget is cut
- * to the budget, because a claim is a guess until the request is decoded. */
+/* Raise the claim of the request to `claim` bytes, and its cost to `cost_ns`. Returns true if
+ * the request may continue; false if it waits, owned by this module. A claim beyond the budget
+ * is cut to the budget, because a claim is a guess until the request is decoded. */
 MUST_CHECK bool admission_enter(struct admission *admission, struct request *request,
                                 uint64_t claim, uint64_t cost_ns);
 
@@ -96,12 +96,12 @@ MUST_CHECK bool admission_enter(struct admission *admission, struct request *req
 void admission_update(struct admission *admission, struct request *request, uint64_t claim,
                       uint64_t cost_ns);
 
-/* Report that the client sends the body at `rate` bytes per second. Returns true if the request has
- * given back promised memory. Thread: the request's owner. */
+/* Report that the client sends the body at `rate` bytes per second. Returns true if the request
+ * has given back promised memory. Thread: the request's owner. */
 bool admission_pace(struct admission *admission, struct request *request, uint64_t rate);
 
-/* The answer is ready: give back the place and the promised memory that was not charged. No effect
- * on small requests. */
+/* The answer is ready: give back the place and the promised memory that was not charged. No
+ * effect on small requests. */
 void admission_finish(struct admission *admission, struct request *request);
 
 /* The request has ended and its memory is released: admit waiting requests. Call this for small

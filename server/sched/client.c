@@ -35,8 +35,8 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
-/* Free the records of one bucket that have no references and are not ahead of their rate. Thread: a
- * holder of the lock. */
+/* Free the records of one bucket that have no references and are not ahead of their rate.
+ * Thread: a holder of the lock. */
 static void drop_unused(struct client **link, uint64_t now_ns)
 {
     while (*link != NULL) {
@@ -154,8 +154,8 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* Returns the estimated nanoseconds until `part` of `whole` is free. The estimate assumes that the
- * whole becomes free at a constant rate, within the mean time. */
+/* Returns the estimated nanoseconds until `part` of `whole` is free. The estimate assumes that
+ * the whole becomes free at a constant rate, within the mean time. */
 static uint64_t time_until_free(const atomic_uint_fast64_t *mean_ns, uint64_t part,
                                 uint64_t whole)
 {

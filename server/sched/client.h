@@ -1,16 +1,17 @@
-/* Clients: one record for each client that has an open connection. A client is identified by the
- * name of its token, else by the subject of its certificate, else by its address (IPv6: the /64
- * network). All connections through Unix sockets belong to one client.
+/* Clients: one record for each client that has an open connection. A client is identified by
+ * the name of its token, else by the subject of its certificate, else by its address (IPv6: the
+ * /64 network). All connections through Unix sockets belong to one client.
  *
- * The record holds the state of all limits and fairness rules of the client: its requests in flight
- * (--per-client-requests), the memory charged for them (--per-client-memory), its sending rate
- * (--per-client-bytes-per-s), and its flows in each line of waiting requests (line.h).
+ * The record holds the state of all limits and fairness rules of the client: its requests in
+ * flight (--per-client-requests), the memory charged for them (--per-client-memory), its
+ * sending rate (--per-client-bytes-per-s), and its flows in each line of waiting requests
+ * (line.h).
  *
- * Life: a connection gets a reference by clients_get() for its address; a request with a token or a
- * certificate gets one by clients_named(). client_release() gives a reference back. An object that
- * can outlive the connection holds a reference of its own (client_hold()). A record without
- * references is kept while its client is ahead of its rate, so that a new connection does not reset
- * the rate limit. Thread: any. */
+ * Life: a connection gets a reference by clients_get() for its address; a request with a token
+ * or a certificate gets one by clients_named(). client_release() gives a reference back. An
+ * object that can outlive the connection holds a reference of its own (client_hold()). A record
+ * without references is kept while its client is ahead of its rate, so that a new connection
+ * does not reset the rate limit. Thread: any. */
 #ifndef TALLY_SERVER_CLIENT_H
 #define TALLY_SERVER_CLIENT_H
 
@@ -76,8 +77,9 @@ void client_release(struct client *client); /* NULL is fine */
  * which the client should try again. For requests and memory this is an estimate from recent
  * requests of the client; 0 if no request has ended yet. */
 
-/* Count one more request, unless `most` requests of the client are in flight. Returns true if the
- * request was counted; then the caller must call client_end_request() when the request has ended. */
+/* Count one more request, unless `most` requests of the client are in flight. Returns true if
+ * the request was counted; then the caller must call client_end_request() when the request has
+ * ended. */
 MUST_CHECK bool client_begin_request(struct client *client, uint64_t most, uint64_t *wait_ns);
 void client_end_request(struct client *client, uint64_t took_ns);
 

@@ -79,8 +79,8 @@ static unsigned choose_classes(const struct worker *worker)
     return worker->first ? shortest : LINE_ALL & ~shortest;
 }
 
-/* A worker's state has changed: choose the classes of all workers again, and tell the queue whether
- * any device is usable. */
+/* A worker's state has changed: choose the classes of all workers again, and tell the queue
+ * whether any device is usable. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
@@ -277,8 +277,8 @@ static enum status build_pool(const struct worker_plan *plan,
     return STATUS_OK;
 }
 
-/* The list of devices, shared by the thread that calls the drivers and the thread that waits for
- * it. */
+/* The list of devices, shared by the thread that calls the drivers and the thread that waits
+ * for it. */
 struct listing {
     const struct device_driver *driver;
     bool own_alone; /* call other drivers only if Tally's own driver has no device */

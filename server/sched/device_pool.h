@@ -19,8 +19,8 @@
  * a compiler, and nothing is compiled while the device serves. The pace of the device is also
  * measured before READY; the pace decides which requests the device takes (dispatch.h).
  *
- * The requests of a device that hangs are answered with 503 at once. Their memory is kept until the
- * call of the driver returns. */
+ * The requests of a device that hangs are answered with 503 at once. Their memory is kept until
+ * the call of the driver returns. */
 #ifndef TALLY_SERVER_DEVICE_POOL_H
 #define TALLY_SERVER_DEVICE_POOL_H
 
@@ -44,8 +44,8 @@ enum {
     DEVICE_POOL_WORKERS_MAX = 3 /* of one device */
 };
 
-/* The functions of kernels/device.h, so that tests can replace them. Each call except info() may
- * hang and has a deadline (worker.h). info() only reads memory. */
+/* The functions of kernels/device.h, so that tests can replace them. Each call except info()
+ * may hang and has a deadline (worker.h). info() only reads memory. */
 struct device_driver {
     enum status (*list)(struct scan_device_info *infos, size_t room, size_t *count,
                         struct error *err);
@@ -94,8 +94,8 @@ MUST_CHECK enum status device_pool_start(struct device_pool *pool, struct error 
 /* End and join the workers, which close their devices. Requires a closed and empty queue.
  * Threads of the work pool may still call device_pool_scan_here(), so the order at exit is:
  * this function, work_pool_destroy(), device_pool_destroy().
- * returns false if a worker hangs in a call of the driver: the process must exit without freeing
- *         memory that the worker may use; true for NULL */
+ * returns false if a worker hangs in a call of the driver: the process must exit without
+ *         freeing memory that the worker may use; true for NULL */
 MUST_CHECK bool device_pool_stop(struct device_pool *pool);
 /* Free the pool, whose workers have ended or were not started. NULL is fine. */
 void device_pool_destroy(struct device_pool *pool);
@@ -107,8 +107,8 @@ void device_pool_destroy(struct device_pool *pool);
  * not a slice. The first scan of a thread opens a device for the thread; a worker has already
  * tested the kernels.
  * most_ns   longest estimated time of a scan
- * returns true: the tensor is scanned, or request->error is set. false: the request is unchanged and
- *         must be queued: it is too large, or no such device is ready
+ * returns true: the tensor is scanned, or request->error is set. false: the request is
+ *         unchanged and must be queued: it is too large, or no such device is ready
  * Thread: the owner of the request. */
 bool device_pool_scan_here(struct device_pool *pool, uint64_t most_ns, struct request *request);
 /* Close the device of the calling thread, if it has one. Every thread that scans must call this

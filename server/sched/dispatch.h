@@ -88,8 +88,8 @@ struct dispatch {
 /* Add an idle worker to those that take requests. Idempotent. */
 void dispatch_join(struct dispatch *dispatch, struct dispatch_worker *worker, uint64_t now_ns);
 
-/* Remove the worker from those that take requests. Idempotent. The caller wakes the other workers,
- * because they may have left requests to this one. */
+/* Remove the worker from those that take requests. Idempotent. The caller wakes the other
+ * workers, because they may have left requests to this one. */
 void dispatch_leave(struct dispatch_worker *worker);
 
 struct dispatch_found {
@@ -130,8 +130,8 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
 bool dispatch_keep(struct dispatch *dispatch, struct dispatch_worker *worker, unsigned class,
                    const struct request *slice, uint64_t now_ns);
 
-/* Returns true if the pace of a device that declines requests is out of date, and a trial is due.
- * Trials of such a device take at most a hundredth of its time. */
+/* Returns true if the pace of a device that declines requests is out of date, and a trial is
+ * due. Trials of such a device take at most a hundredth of its time. */
 bool dispatch_trial_due(const struct dispatch_device *device, uint64_t now_ns);
 
 #endif

@@ -93,8 +93,8 @@ struct line {
 void line_init(struct line *line, enum line_id id);
 void line_deinit(struct line *line); /* requires an empty line */
 
-/* Returns the class of work of this cost. The line of admission.c has one class: the order of its
- * requests depends on memory, too. */
+/* Returns the class of work of this cost. The line of admission.c has one class: the order of
+ * its requests depends on memory, too. */
 static inline unsigned line_class_of(const struct line *line, uint64_t cost_ns)
 {
     unsigned c = line->id == LINE_ADMISSION ? LINE_CLASSES - 1 : 0;
@@ -104,9 +104,9 @@ static inline unsigned line_class_of(const struct line *line, uint64_t cost_ns)
     return c;
 }
 
-/* Append a request to the requests of its client and priority. by_ticket: insert the request before
- * those with a later ticket, so that work that returns to the line keeps its position. The client,
- * the priority and line.cost_ns of the request must not change while it waits. */
+/* Append a request to the requests of its client and priority. by_ticket: insert the request
+ * before those with a later ticket, so that work that returns to the line keeps its position.
+ * The client, the priority and line.cost_ns of the request must not change while it waits. */
 void line_push(struct line *line, struct request *request, bool by_ticket);
 
 /* Returns the number of requests that wait in these classes. Thread: any, without the lock. */
@@ -139,11 +139,11 @@ struct line_cursor line_begin(struct line *line, unsigned class);
 void line_step(struct line_cursor *cursor);
 void line_skip(struct line_cursor *cursor); /* step to the next client's requests */
 
-/* Remove the current request from the line to be served, and step to the next one. The client pays
- * the cost of the request, and the turn passes to the next class. */
+/* Remove the current request from the line to be served, and step to the next one. The client
+ * pays the cost of the request, and the turn passes to the next class. */
 struct request *line_take(struct line_cursor *cursor);
-/* Remove the current request, which is not served, and prepend it to the chain; step to the next
- * one. */
+/* Remove the current request, which is not served, and prepend it to the chain; step to the
+ * next one. */
 void line_drop(struct line_cursor *cursor, struct request **chain);
 /* Remove all requests from the line and prepend them to the chain. */
 void line_drop_all(struct line *line, struct request **chain);

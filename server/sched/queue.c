@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 enum {
-    /* A batch looks at max_requests * LOOK_AHEAD_FACTOR requests behind the first. The bound limits
-     * the time under the lock when requests of other types are in between. */
+    /* A batch looks at max_requests * LOOK_AHEAD_FACTOR requests behind the first. The bound
+     * limits the time under the lock when requests of other types are in between. */
     LOOK_AHEAD_FACTOR = 8
 };
 

@@ -1,5 +1,5 @@
-/* The planned requests that wait for a device worker, and the batches that workers take. In this
- * file a taker is a worker that calls queue_take().
+/* The planned requests that wait for a device worker, and the batches that workers take. In
+ * this file a taker is a worker that calls queue_take().
  *
  * line.h defines the order of the requests, and dispatch.h defines which worker takes a
  * request. A worker serves the classes of the line round robin. So a stream of large tensors
@@ -99,8 +99,9 @@ void queue_charge(struct queue *queue, struct dispatch_device *device,
 /* ---- batches ---- */
 
 /* A worker that becomes free takes the next request that no other device would finish sooner
- * (dispatch.h), and all requests of its class that can share a launch with it, as long as no other
- * device would finish the batch sooner. No request waits for others unless --batch-delay-us is set.
+ * (dispatch.h), and all requests of its class that can share a launch with it, as long as no
+ * other device would finish the batch sooner. No request waits for others unless
+ * --batch-delay-us is set.
  *
  * Fairness: the first request of a batch is the next one of the line, so the k-th request of a
  * client runs no later than the k-th batch that begins with that client's turn. A worker passes
@@ -131,9 +132,10 @@ enum queue_result {
 /* Wait for work and take one batch.
  * out   *first, *count   a chain linked by next, oldest first; the caller owns it. Untouched
  *                        unless QUEUE_TAKEN
- * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, the classes of some takers have changed, or
- *         the taker has no class; QUEUE_TRIAL: the caller measures the device and calls queue_tried();
- *         QUEUE_CLOSED: the queue is closed and has no more work for this taker */
+ * returns QUEUE_TIMEOUT: nothing arrived for timeout_ns, the classes of some takers have
+ *         changed, or the taker has no class; QUEUE_TRIAL: the caller measures the device and
+ *         calls queue_tried(); QUEUE_CLOSED: the queue is closed and has no more work for this
+ *         taker */
 enum queue_result queue_take(struct queue *queue, const struct queue_batching *options,
                              uint64_t timeout_ns, struct request **first, size_t *count);
 
@@ -143,14 +145,14 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
 MUST_CHECK bool queue_keep(struct queue *queue, const struct queue_batching *options,
                            struct request *slice);
 
-/* Remove the worker from the dispatch, because its device failed or hangs. The function wakes the
- * other takers, because they may have left requests to this device. */
+/* Remove the worker from the dispatch, because its device failed or hangs. The function wakes
+ * the other takers, because they may have left requests to this device. */
 void queue_leave(struct queue *queue, struct dispatch_worker *worker);
 
 /* ---- the pace of devices (dispatch.h); functions that take the lock ---- */
 
-/* Record trials of the device, by number of enum pace_kind, which took trial_ns in all. anew: as for
- * pace_add_trial(). */
+/* Record trials of the device, by number of enum pace_kind, which took trial_ns in all. anew:
+ * as for pace_add_trial(). */
 void queue_tried(struct queue *queue, struct dispatch_device *device,
                  const struct pace_trial *trials, bool anew, uint64_t trial_ns);
 

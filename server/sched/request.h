@@ -219,8 +219,8 @@ struct request_scan {
     struct scan_plan plan;
 };
 
-/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the
- * module that refuses the request. Valid from READY on. */
+/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by
+ * the module that refuses the request. Valid from READY on. */
 struct request_reply {
     struct text answer_text;         /* owned: answer.head, if that is long */
     enum coding answer_coding;       /* coding of answer.head */
@@ -253,8 +253,8 @@ struct request {
     struct request_reply reply;
 };
 
-/* Reset a record for another request. The record keeps the buffer of body.head. No other thread may
- * have a pointer to the record. */
+/* Reset a record for another request. The record keeps the buffer of body.head. No other thread
+ * may have a pointer to the record. */
 static inline void request_clear(struct request *request)
 {
     memset(request, 0, offsetof(struct request, body));

@@ -8,8 +8,9 @@
  * The only flow in a ring gets at most 1 ns of debt, so the next flow that enters has the next
  * turn.
  *
- * line.c uses rings for the clients of a line, server/http/http_daemons.c for the connections of a
- * loop. The functions allocate nothing and cannot fail. The owner of the ring protects it. */
+ * line.c uses rings for the clients of a line, server/http/http_daemons.c for the connections
+ * of a loop. The functions allocate nothing and cannot fail. The owner of the ring protects
+ * it. */
 #ifndef TALLY_SERVER_RING_H
 #define TALLY_SERVER_RING_H
 

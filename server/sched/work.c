@@ -66,8 +66,8 @@ bool work_given_up(struct request *request)
 
 /* ---- requests ---- */
 
-/* Returns the next request of a class, or NULL. Expired requests are added to the chain. Thread: a
- * holder of the lock. */
+/* Returns the next request of a class, or NULL. Expired requests are added to the chain.
+ * Thread: a holder of the lock. */
 static struct request *next_request(struct work_pool *pool, unsigned class,
                                     struct request **expired)
 {
@@ -83,8 +83,8 @@ static struct request *next_request(struct work_pool *pool, unsigned class,
     }
 }
 
-/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock; the
- * lock is released while the request runs. */
+/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock;
+ * the lock is released while the request runs. */
 static void run_next(struct work_pool *pool, unsigned class)
 {
     struct request *expired = NULL;
@@ -108,8 +108,8 @@ static void run_next(struct work_pool *pool, unsigned class)
 
 /* ---- between two pieces ---- */
 
-/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread: one
- * of the pool, a holder of the lock; the lock is released while the request runs. */
+/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread:
+ * one of the pool, a holder of the lock; the lock is released while the request runs. */
 static void run_shorter(struct work_pool *pool, unsigned class)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -161,8 +161,8 @@ static void run_piece(struct work_pool *pool, struct parallel_job *job)
     }
 }
 
-/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that thread
- * may get no processor while loops are busy. */
+/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that
+ * thread may get no processor while loops are busy. */
 static bool run_alone(const struct request *request, int count, parallel_piece piece,
                       void *context)
 {

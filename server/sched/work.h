@@ -14,8 +14,8 @@
  *     least as long. So a short text waits for a piece, not for a whole long text, and a long
  *     text keeps half of the thread's time.
  *
- * The pool never refuses work: a waiting request has a connection and memory that were admitted, so
- * --max-connections and --memory-budget bound the line. */
+ * The pool never refuses work: a waiting request has a connection and memory that were
+ * admitted, so --max-connections and --memory-budget bound the line. */
 #ifndef TALLY_SERVER_WORK_H
 #define TALLY_SERVER_WORK_H
 

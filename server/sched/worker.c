@@ -378,7 +378,8 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     if (status == STATUS_OK) {
         *next = finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
-        /* The batch is too large for the device, and its inputs are intact: run them one by one. */
+        /* The batch is too large for the device, and its inputs are intact: run them one by
+         * one. */
         for (struct request *request = first; request != NULL; request = request->line.next) {
             request->scan.alone = true;
         }
@@ -444,8 +445,8 @@ bool worker_scan_here(struct worker *worker, struct request *request)
 
 /* ---- the worker's thread ---- */
 
-/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false if the
- * device is out of use. */
+/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false
+ * if the device is out of use. */
 static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t elements,
                          uint64_t *ns)
 {

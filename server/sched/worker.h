@@ -117,8 +117,8 @@ void worker_stop(struct worker *worker);
  * Tally's own driver. */
 bool worker_scan_here(struct worker *worker, struct request *request);
 
-/* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the device
- * HUNG and end the requests of its batch. Thread: main. */
+/* Extend the deadline of the current call by lost_ns. If the deadline has passed, mark the
+ * device HUNG and end the requests of its batch. Thread: main. */
 void worker_watch(struct worker *worker, uint64_t now_ns, uint64_t lost_ns);
 
 void worker_stats(struct worker *worker, struct device_stats *out);
