@@ -57,13 +57,13 @@ void file_text_free(struct file_text *text);
 /* Prepend the option and the path of a file to an error message. */
 void file_watch_blame(const struct file_watch *watch, size_t file, struct error *err);
 
-/* Report that the files could not be used. They must be read again in a minute, or after a
+/* Report that the files could not be used. The files must be read again in a minute, or after a
  * change. */
 void file_watch_failed(struct file_watch *watch, uint64_t now_ns);
 
-/* Poll the files; call this a few times per second. Returns true if they must be read: a retry
- * is due, or a file has changed since file_watch_take() and none has changed since the last
- * poll. */
+/* Poll the files; call this a few times per second. Returns true if the files must be read: a
+ * retry is due, or a file has changed since file_watch_take() and none has changed since the
+ * last poll. */
 bool file_watch_due(struct file_watch *watch, uint64_t now_ns);
 
 #endif

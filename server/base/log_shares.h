@@ -41,7 +41,7 @@ void log_shares_begin(struct log_shares *shares, uint64_t second);
 /* Returns true if the client may write another line; otherwise the line is counted as dropped.
  * NULL: the line belongs to no client, and the shared row counts it. */
 bool log_shares_admit(struct log_shares *shares, const struct address *client);
-/* Count a line of so many bytes for the client. */
+/* Count a line of `bytes` bytes for the client. */
 void log_shares_charge(struct log_shares *shares, const struct address *client, size_t bytes);
 
 /* Get the next client with dropped lines, and the number of these lines; each client is

@@ -1,6 +1,6 @@
 /* The record of a connection. The record lives from libmicrohttpd's notification of the start
  * to the notification of the end; an orphaned exchange keeps it longer. The record has the
- * clock of the current phase (deadlines.c has the limits). It also counts the bytes of
+ * clock of the current phase (deadlines.c has the limits). The record also counts the bytes of
  * requests, to detect whether the client has sent another request.
  *
  * Possible failure: there is no memory or no entry in the epoll set; then libmicrohttpd closes

@@ -75,8 +75,8 @@ struct conn {
      * its request arrived, plus 1. A connection is idle until the header of its next request is
      * complete. */
     atomic_uint_fast64_t activity;
-    /* A run of the daemon is in progress, or is due for bytes that are no longer in a socket.
-     * Such bytes may be the next request. Written by the loop. */
+    /* A run of the daemon is in progress, or is due for bytes that are no longer in a socket
+     * and may be the next request. Written by the loop. */
     atomic_bool in_run;
     struct address peer;
     bool local; /* the peer is on this machine */

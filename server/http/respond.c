@@ -1,8 +1,8 @@
 /* Answers: status code, header fields, body. respond() queues an answer with libmicrohttpd. The
  * exchange owns the body until libmicrohttpd has sent it (on_completed()), so only header
  * fields are copied. respond_early() writes a refusal from the stack to the socket, without
- * libmicrohttpd. It is used while the client is still sending, or if there is no memory for an
- * answer.
+ * libmicrohttpd. respond_early() is used while the client is still sending, or if there is no
+ * memory for an answer.
  *
  * Possible failure: there is no memory for the answer; then the client gets an early
  * OUT_OF_MEMORY. Thread: the loop. */

@@ -79,8 +79,8 @@ static bool payload_is_input(struct request *request)
            request->memory.block.slab != NULL;
 }
 
-/* Returns the bytes of the carries between slices. They cannot overflow, because a scan has no
- * more lines than bytes. */
+/* Returns the bytes of the carries between slices. The result cannot overflow, because a scan
+ * has no more lines than bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
     return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;

@@ -90,7 +90,7 @@ static uint64_t known_needs(const struct request *request)
     return sum;
 }
 
-/* True if the memory budget can never hold a request that needs so many bytes. */
+/* True if the memory budget can never hold a request that needs `need` bytes. */
 static bool exceeds_large_budget(const struct request *request, uint64_t need)
 {
     return need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory);

@@ -17,7 +17,7 @@ struct inflate {
     z_stream stream;
     enum coding coding;
     bool ended;   /* the current member is complete */
-    bool follows; /* the current gzip member comes after another one */
+    bool follows; /* the current gzip member is not the first one */
     unsigned char piece[PIECE];
 };
 

@@ -111,7 +111,7 @@ static enum job_next unpack(struct request *request)
     return request->body.inflate != NULL ? JOB_LATER : JOB_NEXT;
 }
 
-/* Returns true if a text of so many bytes is too long to be parsed or printed on the loop. */
+/* Returns true if a text of `bytes` bytes is too long to be parsed or printed on the loop. */
 static bool text_is_long(const struct request *request, uint64_t bytes)
 {
     return bytes > request->server->config->inline_json_bytes;

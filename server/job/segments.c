@@ -306,7 +306,7 @@ static inline void copy_short(unsigned char *to, const unsigned char *from, size
 #undef COPY_HALVES
 }
 
-/* Copy `count` cells. They are `step` elements apart in the tensor and contiguous in the
+/* Copy `count` cells. The cells are `step` elements apart in the tensor and contiguous in the
  * matrix. */
 static bool move_cells(struct mover *mover, uint64_t tensor, uint64_t step, uint64_t gathered,
                        uint64_t count)

@@ -1,6 +1,6 @@
-/* A buddy allocator for the shared slabs of memory.c. It allocates offsets in a range and never
- * accesses the slab, so that its records are not next to the bytes of clients. Thread: one at a
- * time. */
+/* A buddy allocator for the shared slabs of memory.c. The allocator allocates offsets in a
+ * range and never accesses the slab, so that its records are not next to the bytes of clients.
+ * Thread: one at a time. */
 #ifndef TALLY_SERVER_BUDDY_H
 #define TALLY_SERVER_BUDDY_H
 

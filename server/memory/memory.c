@@ -103,7 +103,8 @@ static void destroy_idle(struct idle_slab *idle)
     }
 }
 
-/* Hand a list of slabs to the unmapping thread. They are already subtracted from slab_bytes. */
+/* Hand a list of slabs to the unmapping thread. The slabs are already subtracted from
+ * slab_bytes. */
 static void unmap_later(struct memory *memory, struct idle_slab *first)
 {
     if (first == NULL) {

@@ -44,8 +44,8 @@ MUST_CHECK enum status memory_create(const struct memory_options *options, struc
                                      struct error *err);
 void memory_destroy(struct memory *memory); /* no block is in use; NULL is fine */
 
-/* Create the first shared slab. It is never unmapped, because no request can be served without
- * it. */
+/* Create the first shared slab. This slab is never unmapped, because no request can be served
+ * without it. */
 MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 
 uint64_t memory_budget(const struct memory *memory);
@@ -72,7 +72,7 @@ void memory_unpromise(struct memory *memory, uint64_t bytes);
 /* Reserve bytes that were promised. */
 void memory_draw(struct memory *memory, uint64_t bytes);
 
-/* Set the TOO_LARGE error of memory_reserve() for a request that needs so many bytes. */
+/* Set the TOO_LARGE error of memory_reserve() for a request that needs `bytes` bytes. */
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 

@@ -113,7 +113,7 @@ static enum status open_error(int code, struct error *err)
     }
 }
 
-/* Open the object. It must be a regular file of the server's user and contain the region. */
+/* Open the object, which must be a regular file of the server's user and contain the region. */
 static enum status open_object(const struct shm_registry *registry, struct shm_region *entry,
                                struct error *err)
 {

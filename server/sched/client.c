@@ -205,7 +205,7 @@ void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
 
 /* ---- the rate ---- */
 
-/* Returns the time of so many bytes at the rate, at most a day. */
+/* Returns the time of `bytes` bytes at the rate, at most a day. */
 static uint64_t time_of(uint64_t bytes, uint64_t rate)
 {
     double ns = (double)bytes / (double)rate * NS_PER_S;

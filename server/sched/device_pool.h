@@ -120,9 +120,9 @@ void device_pool_close_here(void);
  * this time. */
 void device_pool_tick(struct device_pool *pool, uint64_t now_ns, uint64_t lost_ns);
 
-/* States of a device. If the workers of a device have different states, the device has the one
- * that stands last here: a device is reported as failed if one worker has failed, even while
- * another worker serves. */
+/* States of a device. If the workers of a device have different states, the device has the
+ * state that is last in this list: a device is reported as failed if one worker has failed,
+ * even while another worker serves. */
 enum device_state {
     DEVICE_OPENING,
     DEVICE_READY,
