@@ -188,7 +188,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-/* Count the request among those of its client (--per-client-requests). */
+/* Count the request as one of its client's requests (--per-client-requests). */
 static enum status count_among_clients(struct exchange *exchange, struct error *err)
 {
     struct request *request = &exchange->request;

@@ -76,10 +76,12 @@ struct places {
     struct client_list *by_count; /* owned: [n], n <= most: the clients that hold n places */
     /* open connections; the most recently examined ones are at the end */
     struct conn_ring ring;
-    struct newcomer_line line;   /* owned: newcomers that wait for a place */
-    size_t line_count;           /* number of newcomers in the line */
-    uint64_t no_victim_until_ns; /* time before which no search for a victim begins ... */
-    uint64_t no_victim_count;    /* ... for a client that would hold this many places or more */
+    struct newcomer_line line; /* owned: newcomers that wait for a place */
+    size_t line_count;         /* number of newcomers in the line */
+    /* time before which no search for a victim begins; see no_victim_count */
+    uint64_t no_victim_until_ns;
+    /* no_victim_until_ns applies to a client that would hold at least this many places */
+    uint64_t no_victim_count;
 };
 
 /* Initialize the places; most and reserve: see struct places.

@@ -1,5 +1,5 @@
-/* The parts of the steps of a tensor request, for every dialect: decode the head, complete the
- * input, make the answer. job.c calls the functions in this order. */
+/* The work that the steps of a tensor request have in common for all dialects: decode the head,
+ * complete the input, make the answer. job.c calls the functions in this order. */
 #ifndef TALLY_SERVER_INFER_H
 #define TALLY_SERVER_INFER_H
 

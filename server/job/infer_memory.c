@@ -332,7 +332,8 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
         return request->body.head.charged;
     }
     if (declared == 0) {
-        /* The text and room for growth; the claim is corrected when the text is decoded. */
+        /* The claim has room for the text and its growth; the claim is corrected when the text
+         * is decoded. */
         return guess > OPEN_ENDED_BYTES / 2        ? 2 * guess
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
@@ -475,7 +476,8 @@ bool infer_admit(struct request *request, uint64_t more)
                                infer_cost_ns(request, more));
     }
     if (more == 0 && request->scan.planned) {
-        infer_update_claim(request); /* the need is known: give back the rest */
+        /* the need is known: give back the promised memory beyond it */
+        infer_update_claim(request);
     }
     return true;
 }

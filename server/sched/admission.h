@@ -63,7 +63,7 @@ struct admission_hold {
     enum admission_state state;
     bool has_place;
     bool waits;              /* in the line */
-    bool overtook;           /* began before a request that lacked memory */
+    bool overtook;           /* began although an older request lacked memory */
     uint64_t begun_ns;       /* time when the request began */
     uint64_t claim;          /* most bytes of memory that the request may need; 0: none */
     uint64_t cost_ns;        /* estimated time (infer_cost_ns()) */

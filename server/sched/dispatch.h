@@ -95,8 +95,8 @@ void dispatch_leave(struct dispatch_worker *worker);
 struct dispatch_found {
     struct line_cursor cursor; /* at the request to take */
     unsigned class;            /* class of the request */
-    const struct dispatch_worker
-        *rival; /* next worker to finish the request; NULL: no other one serves its class */
+    /* the next worker to finish the request; NULL: no other worker serves the class */
+    const struct dispatch_worker *rival;
     uint64_t rival_wait_ns; /* estimated time until the rival could begin the request */
     uint64_t retry_ns; /* if nothing was found: time of the next try; 0: no request waits */
     bool idle;         /* if nothing was found: an idle worker should take a request; wake it */
