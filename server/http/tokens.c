@@ -102,8 +102,8 @@ static enum status parse_line(char *line, size_t number, struct token *token, st
                : bad_line(err, number, "its scopes are not some of infer, metrics and admin");
 }
 
-/* Returns the first bytes of a hash. The bytes identify a token where a mistake would give no
- * access. */
+/* Returns the first bytes of a hash. These bytes choose a bucket and tell wrong tokens apart; no
+ * access depends on them. */
 static uint64_t begin_of(const uint8_t *hash)
 {
     uint64_t begin = 0;
