@@ -60,8 +60,8 @@ struct conn {
     uint64_t moved_ns;   /* time at which the socket last became readable or writable */
     uint32_t hangups;    /* events that epoll has reported: EPOLLRDHUP, EPOLLHUP, EPOLLERR */
     uint64_t body_at_hangup; /* bytes of the body when epoll reported that the client closed */
-    int stuck_sweeps;        /* heartbeats with unread bytes and a run, but without progress */
-    uint64_t stuck_runs;     /* runs of the daemon at the last of these heartbeats */
+    int stuck_sweeps;    /* number of heartbeats with unread bytes, a run, and no progress */
+    uint64_t stuck_runs; /* runs of the daemon at the last of these heartbeats */
     struct http_loop *loop;
     struct http_daemon *daemon;
     struct client *client;         /* held; the client at the peer's address */

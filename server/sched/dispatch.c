@@ -88,7 +88,7 @@ static void estimate_begin(struct dispatch_worker *worker, uint64_t ready_ns, ui
 struct candidate {
     const struct dispatch_worker *worker;
     const struct request *request;
-    unsigned class;    /* of the request */
+    unsigned class;    /* class of the request */
     uint64_t ready_ns; /* time from which a worker may take the request */
     uint64_t now_ns;
 };

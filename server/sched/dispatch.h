@@ -48,7 +48,8 @@ struct dispatch_choice {
     size_t other;
 };
 
-/* State that the workers of a device share. All zero, except `number`: not measured. */
+/* State that the workers of a device share. Before the first measurement all fields except
+ * `number` are zero. */
 struct dispatch_device {
     size_t number;
     struct pace pace;

@@ -344,7 +344,7 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
     const struct dispatch_batch taken = {
         .first = batch->requests.first, .count = batch->count, .cost_ns = batch->cost_ns};
     dispatch_taken(&queue->dispatch, options->worker, &found, &taken, now_ns);
-    /* no request remains that a taker must be woken for */
+    /* no takers need to be woken: no request remains */
     if (line_count(&queue->line, LINE_ALL) == 0) {
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
     }
