@@ -13,9 +13,9 @@
  * The token of a request is hashed and overwritten in place. The hash is compared in constant
  * time with the hashes of its bucket, which a secret function of the hash chooses. Every token
  * is looked up, even after wrong tokens from the same address: a token has 256 random bits, so
- * guessing is hopeless even without a limit. An address that presents many different wrong tokens
- * gets THROTTLED for further wrong tokens, with a Retry-After that clients obey. Logs and
- * errors contain the name of a token, never the token. */
+ * guessing is hopeless even without a limit. An address that presents many different wrong
+ * tokens gets THROTTLED for further wrong tokens, with a Retry-After that clients obey. Logs
+ * and errors contain the name of a token, never the token. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 
