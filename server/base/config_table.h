@@ -1,11 +1,12 @@
-/* Every setting of the operator, one row each. A row defines the field of struct config, the flag,
- * the environment variable, the texts of --help, tallyd(8) and deploy/tallyd.env.example, and the
- * checks.
+/* The table of all settings of the operator, one row each. A row defines the field of struct
+ * config, the flag, the environment variable, the texts of --help, tallyd(8) and
+ * deploy/tallyd.env.example, and the checks.
  *
- *   field      its name in struct config; the flag is --field with dashes, the variable TALLY_FIELD
- *   type       UINT a whole number, SIZE a byte count (proto/byte_size.h), BOOL, TEXT, CHOICE one
- *              of the words in `unit` (stored as its position), LIST texts (repeat the flag, or
- *              separate them by commas)
+ *   field      name in struct config; the flag is --field with dashes, the variable is
+ *              TALLY_FIELD
+ *   type       UINT a whole number, SIZE a byte count (proto/byte_size.h), BOOL, TEXT, CHOICE
+ *              one of the words in `unit` (stored as its position), LIST texts (repeat the
+ *              flag, or separate them by commas)
  *   default    as on the command line
  *   min, max   bounds of UINT and SIZE; of a LIST the number of entries, of a TEXT its length
  *   unit       shown in the help */

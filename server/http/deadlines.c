@@ -14,19 +14,21 @@
  * | thread's             | of texts; --device-timeout-ms on the device                        |
  * | ANSWERING            | --answer-timeout-ms, rate; --idle-timeout-s without a byte         |
  *
- * All limits except --idle-timeout-s are absolute: a byte now and then does not extend them.
- * The limits are long, so that slow links work. While reservations of memory are refused,
- * requests that hold memory and move few bytes are therefore cut, the slowest first. While all
- * places are used and a newcomer waits, connections are evicted: those that places.c chooses,
- * and those whose body or answer moves too slowly to be over within a minute.
+ * All limits except --idle-timeout-s are absolute: a single byte does not extend them. The
+ * limits are long, so that slow links work. Therefore two more rules apply when a resource is
+ * lacking. While reservations of memory are refused, requests that hold memory and transfer few
+ * bytes are cut, the slowest first. While all places are used and a newcomer waits, two kinds
+ * of connections are evicted: connections that places.c chooses, and connections whose body or
+ * answer is too slow to end within a minute.
  *
  * A slow sender gets a 408 by respond_early(), because libmicrohttpd can answer only a complete
- * request. In all cases conn_cut() then makes libmicrohttpd close the connection.
+ * request. After any limit is exceeded, conn_cut() makes libmicrohttpd close the connection.
  *
- * A sweep has one time: that of its heartbeat. If the process is stopped (SIGSTOP, a paused
- * container), the next heartbeat excuses all clients: a stop counts as one interval between
- * heartbeats, and bytes that arrived meanwhile are read before a limit passes. Some times of a
- * connection may be later than that of the sweep; clock_span_ns() is 0 for them.
+ * A sweep compares all times with the time of its heartbeat. If the process was stopped
+ * (SIGSTOP, a paused container), the next heartbeat excuses all clients: the stop counts as one
+ * interval between heartbeats, and bytes that arrived during the stop are read before a limit
+ * is checked. A time of a connection may be later than the time of the sweep; clock_span_ns()
+ * is 0 for such a time.
  *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
@@ -46,11 +48,11 @@ enum {
     EARLY_MS = 1000,  /* age at which a refused request with an incomplete body is answered */
     LINGER_S = 10,    /* time in which the client of a refused request may send more */
     QUIET_MS = 400,   /* time for which a drain waits for a request on an idle connection */
-    YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that left */
+    YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that has left */
     STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
-    PRESSED_MS = 1000,  /* age up to which a refusal matters */
+    PRESSED_MS = 1000,  /* age up to which a refusal counts */
     PROGRESS_MS = 2000, /* least time over which a rate is measured */
     TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
     LINK_RATE = 1 << 20, /* ... unless it moves this many bytes per second */
@@ -69,7 +71,7 @@ static enum request_state state_of(const struct conn *conn)
     return conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
 }
 
-/* True if the body of the connection's request is arriving, or is being discarded. */
+/* True if the body of the connection's request is arriving or is being discarded. */
 static bool is_receiving(const struct conn *conn)
 {
     const enum request_state state = state_of(conn);
@@ -83,9 +85,9 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Report the rate of the body to admission if the client alone determines it: the request had a
- * whole heartbeat, and no byte is unread. If admission reclaims promised memory, the pages that
- * were prepared for the next bytes are released, too. */
+/* Report the rate of the body to admission, if only the client determines the rate: the request
+ * had a whole heartbeat, and no byte is unread. If admission takes back promised memory, the
+ * pages that were prepared for the next bytes are released, too. */
 static void check_pace(const struct conn *conn, uint64_t now_ns)
 {
     struct request *request = &conn->exchange->request;
@@ -98,11 +100,12 @@ static void check_pace(const struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* True if libmicrohttpd cannot read the next chunk. Before 1.0 it neither accepts nor refuses a
- * chunk header larger than its buffer, but tries to read the header again and again: bytes are
- * unread, and the body does not grow. A connection without a run between two heartbeats is not
- * stuck, because its bytes wait for runs of other connections. Nor is a connection whose client
- * reads nothing, because its bytes wait until a 100 Continue is sent. */
+/* True if libmicrohttpd cannot read the next chunk. Before version 1.0 libmicrohttpd neither
+ * accepts nor refuses a chunk header larger than its buffer, but tries to read the header again
+ * and again: bytes are unread, and the body does not grow. Two kinds of connections are not
+ * stuck, although their bytes are unread. A connection without a run between two heartbeats
+ * waits for runs of other connections. If the client does not read, the body waits until a 100
+ * Continue is sent. */
 static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -157,7 +160,7 @@ static void note_progress(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* True if for --idle-timeout-s the socket had no event and the connection's clock was not
+/* True if, for --idle-timeout-s, the socket had no event and the connection's clock was not
  * restarted. */
 static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
 {
@@ -165,7 +168,7 @@ static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
     return clock_span_ns(larger_of(conn->since_ns, conn->moved_ns), now_ns) > idle_ns;
 }
 
-/* True if nothing of the body has arrived for --idle-timeout-s. */
+/* True if no byte of the body has arrived for --idle-timeout-s. */
 static bool body_stands_still(struct conn *conn, uint64_t now_ns)
 {
     if (conn->exchange->request.body.received != conn->seen_bytes || conn_unread(conn)) {
@@ -206,8 +209,8 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     }
 }
 
-/* True if the answer takes longer than --answer-timeout-ms, or longer than --idle-timeout-s and
- * the time of its bytes at the minimum rate. */
+/* True if the answer takes longer than --answer-timeout-ms, or longer than --idle-timeout-s
+ * plus the time that its bytes take at the minimum rate. */
 static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -222,8 +225,8 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* End a request whose cursor has failed: a slice failed while the body arrives, or hangs on a
- * device. */
+/* End a request whose cursor has failed, because a slice failed while the body arrives, or
+ * because a slice hangs on a device. */
 static void check_cursor(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -235,8 +238,8 @@ static void check_cursor(struct exchange *exchange)
     }
 }
 
-/* True if a drain may close the idle connection: not before QUIET_MS, because the client may
- * have sent a request before it could notice the drain. */
+/* True if a drain may close the idle connection. Before QUIET_MS it may not, because the client
+ * may have sent a request before it could notice the drain. */
 static bool may_close_in_drain(const struct conn *conn, uint64_t now_ns)
 {
     uint64_t draining_ns = conn->loop->draining_ns;
@@ -303,14 +306,16 @@ enum held {
     HELD_PLACE
 };
 
-/* Returns for how many seconds the connection will hold its memory or its place at its recent rate;
- * 0: the rate is high enough, or not known. The bytes that the request holds, or those of its body
- * or answer, should move within TURNOVER_S or at LINK_RATE. In any case they move at
- * --min-upload-rate, and memory is released within ADMISSION_TURNOVER_S. */
+/* Returns the number of seconds for which the connection will hold its memory or its place at
+ * its recent rate; 0: the rate is high enough, or not known. The rate is high enough if it
+ * would transfer, within TURNOVER_S, the bytes that the request holds (or the bytes of its body
+ * or answer), or if it reaches LINK_RATE. In any case the rate must reach --min-upload-rate and
+ * release memory within ADMISSION_TURNOVER_S. */
 static double seconds_of_holding(const struct conn *conn, enum held held, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
-    if (rate < 0) { /* also if another thread owns the request, and may change reserved_bytes */
+    /* also if another thread owns the request, which may change reserved_bytes */
+    if (rate < 0) {
         return 0;
     }
     const struct request *request = &conn->exchange->request;
@@ -327,8 +332,9 @@ static double seconds_of_holding(const struct conn *conn, enum held held, uint64
     return rate < (double)wanted ? (double)(bytes + (held == HELD_PLACE)) / (rate + 1) : 0;
 }
 
-/* Returns the connection that will hold its memory, or its place, for longest; NULL: all move fast
- * enough. A place counts if the client of the connection holds `least` places or more. */
+/* Returns the connection that will hold its memory, or its place, for the longest time; NULL:
+ * all connections are fast enough. A place counts if the client of the connection holds `least`
+ * places or more. */
 static struct conn *find_slowest(const struct http_loop *loop, enum held held, uint64_t least,
                                  uint64_t now_ns)
 {
@@ -350,7 +356,7 @@ static struct conn *find_slowest(const struct http_loop *loop, enum held held, u
     return slowest;
 }
 
-/* Cut a connection that holds what others need. */
+/* Cut a connection that holds a resource that other clients need. */
 static void cut_holder(struct conn *conn, const char *why_sending, const char *why_reading)
 {
     if (is_receiving(conn)) {
@@ -360,9 +366,9 @@ static void cut_holder(struct conn *conn, const char *why_sending, const char *w
     }
 }
 
-/* Cut requests that hold memory and move few bytes, the slowest first, until the reservation
- * that was refused last would fit. Their memory is released when the connection is closed, in a later
- * run; until then it counts in relief_bytes. The caller alone relieves. */
+/* Cut requests that hold memory and transfer few bytes, the slowest first, until the
+ * reservation that was refused last would fit. Their memory is released when a later run closes
+ * the connection; until then it counts in relief_bytes. Thread: the loop that set `relieving`. */
 static void relieve_refused(struct http_loop *loop, uint64_t now_ns)
 {
     struct http *http = loop->http;
@@ -398,7 +404,7 @@ static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
     }
 }
 
-/* Evict slow connections for newcomers for which places.c found no idle connection. */
+/* Evict slow connections if newcomers wait and places.c found no idle connection for them. */
 static void relieve_places(struct http_loop *loop, uint64_t now_ns)
 {
     struct places *places = &loop->http->places;
@@ -454,8 +460,8 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that have left ---- */
 
-/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss that,
- * and does not notice it while the daemon does not run. */
+/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss
+ * this event, and cannot notice it while the daemon does not run. */
 static void client_hung_up(struct conn *conn)
 {
     struct exchange *exchange = conn->exchange;
@@ -475,19 +481,20 @@ static void client_hung_up(struct conn *conn)
             conn_cut(conn);
         }
     } else if (state_of(conn) == REQUEST_BODY && !reset && conn_ended_early(conn)) {
-        /* The owner of the request returns it, and resume_body() ends it. */
+        /* When the owner returns the request, resume_body() ends it. */
         exchange->closed_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
         cursor_cancel(&exchange->request);
     } else if (reset) {
-        /* A client that has only closed its side may still read the answer
-         * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
-         * the request at its next tick, or its run is completed first. */
+        /* A client that has closed only its sending side may still read the answer
+         * (docs/design/decisions/015). After a reset no answer is needed: the queue drops the
+         * request at its next tick, unless a device runs it already. */
         exchange_cancel(exchange);
     }
 }
 
-/* Move a time of a connection forward, to now_ns at most: the phase may have begun after the stop. */
+/* Move a time of a connection forward, but not beyond now_ns: the phase may have begun after
+ * the stop. */
 static void move_time(uint64_t *at_ns, uint64_t by_ns, uint64_t now_ns)
 {
     *at_ns = *at_ns == 0 ? 0 : larger_of(*at_ns, smaller_of(*at_ns + by_ns, now_ns));

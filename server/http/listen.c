@@ -70,10 +70,10 @@ static bool socket_name(int fd, char *name, size_t room)
     return true;
 }
 
-/* Have the system probe silent clients on all connections that the socket accepts. While the
+/* Let the system probe silent clients on all connections that the socket accepts. While the
  * receive window is full of unread bytes, the FIN of a client does not arrive, and after some
- * minutes the client's system forgets the connection without a reset. Only a probe then shows
- * that the client has closed before its request is admitted and read. */
+ * minutes the client's system forgets the connection without a reset. Then only a probe shows
+ * that the client closed before its request was admitted and read. */
 static void set_keepalive(int fd)
 {
     static const struct {
@@ -92,8 +92,8 @@ static void set_keepalive(int fd)
 
 static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
-    /* Accepted connections inherit the bound. Otherwise the kernel buffers up to 4 MiB of answers
-     * (tcp_wmem) for each client that does not read. */
+    /* Accepted connections inherit this limit. Without it the kernel buffers up to 4 MiB of
+     * answers (tcp_wmem) for each client that does not read. */
     client_socket_bound_unsent(fd, LISTEN_UNSENT_BYTES);
     struct listen_socket *socket = &set->sockets[set->count++];
     *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
@@ -305,10 +305,10 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
     return STATUS_OK;
 }
 
-/* Set group and mode of the bound socket at `path`, and get its file's status into *file.
- * bind() made the file with the same mode less the umask (open_unix()); this function adds the
- * bits of the umask. No client can connect before listen(), so no client finds the file half
- * done. */
+/* Set group and mode of the bound socket at `path`, and get the status of its file into *file.
+ * bind() created the file with this mode without the bits of the umask (open_unix()); this
+ * function adds those bits. No client can connect before listen(), so no client sees the file
+ * in between. */
 static enum status set_access(const char *path, const struct listen_access *access,
                               struct stat *file, struct error *err)
 {
@@ -333,8 +333,8 @@ static enum status set_access(const char *path, const struct listen_access *acce
     return STATUS_OK;
 }
 
-/* Report a failed bind(). The system's "Address already in use" for a path may mean any
- * file. */
+/* Report a failed bind(). The system's "Address already in use" for a path may refer to a file
+ * of any kind. */
 static enum status bind_error(const char *path, struct error *err)
 {
     int code = errno;
@@ -370,8 +370,9 @@ static enum status open_unix(struct listen_set *set, const char *path,
         return system_error(err, "socket", path);
     }
     access = access == NULL ? &owner_alone : access;
-    /* Linux makes the file with the mode of the descriptor, less the umask. The umask belongs
-     * to the whole process, whose other threads make files, so it is not changed. */
+    /* Linux creates the file with the mode of the descriptor, without the bits of the umask.
+     * The umask belongs to the whole process, whose other threads create files, so it is not
+     * changed. */
     if (fchmod(fd, access->mode) != 0) {
         status = system_error(err, "chmod", path);
     } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
@@ -430,7 +431,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     if (family != AF_UNIX && socket_option(fd, SO_KEEPALIVE) == 0) {
-        set_keepalive(fd); /* the unit has no KeepAlive= */
+        set_keepalive(fd); /* the unit of systemd has no KeepAlive= */
     }
     add_socket(set, fd, family == AF_UNIX, false);
     set->sockets[set->count - 1].inherited = true;
@@ -455,9 +456,9 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
-/* Remove the file of a Unix socket. Due before its descriptors are closed: until then no other
- * file has its inode number. Another process may have moved the file, and the next service may
- * have made a socket at the same path. */
+/* Remove the file of a Unix socket. Call this before the descriptor is closed: until then no
+ * other file has the same inode number. Another process may have moved the file, and the next
+ * service may have created a socket at the same path. */
 static void unlink_socket(struct listen_socket *socket)
 {
     const char *path = socket->name + strlen("unix:");
@@ -470,11 +471,11 @@ static void unlink_socket(struct listen_socket *socket)
 }
 
 /* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
- * SYN was dropped sends another one after a second, and is refused then. */
+ * SYN was dropped sends another one after a second; the system then refuses it. */
 static void drop_new_handshakes(int fd)
 {
     enum {
-        FLAGS_AT = 13, /* offset in the TCP header, at which the kernel lets the filter begin */
+        FLAGS_AT = 13, /* offset in the TCP header, where the kernel starts the filter */
         SYN = 0x02,
         SYN_AND_ACK = 0x12
     };

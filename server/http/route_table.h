@@ -1,7 +1,8 @@
-/* The paths that the service answers, one row each: those of tensors, then those of pages
- * (server/pages/page_table.h). The first matching row counts. "{}" stands for one segment of a
- * path. A row defines the route (routes.c) and its operation in the OpenAPI document; the build
- * of that document fails if no fragment describes the row (proto/openapi/make_openapi.c). */
+/* The paths that the service answers, one row each: first the paths of tensors, then the paths
+ * of pages (server/pages/page_table.h). The first matching row is used. "{}" stands for one
+ * segment of a path. A row defines the route (routes.c) and its operation in the OpenAPI
+ * document; the build of that document fails if no fragment describes the row
+ * (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_ROUTE_TABLE_H
 #define TALLY_SERVER_ROUTE_TABLE_H
 
