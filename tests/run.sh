@@ -29,7 +29,8 @@ ${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" WERROR="${CI:+-Werr
 # A run that is aborted (second signal) does not join its threads.
 supp=$PWD/tests/sanitizers
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-# No alternate stacks: GCC 12's runtime fails to unmap a thread's on processors with large registers, and aborts.
+# No alternate signal stacks: on processors with large registers, GCC 12's runtime fails to unmap a thread's stack,
+# and aborts.
 export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:quarantine_size_mb=32:use_sigaltstack=0"
 export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
 export TSAN_OPTIONS="suppressions=$supp/tsan.supp:halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0:ignore_noninstrumented_modules=1"

@@ -24,7 +24,7 @@ from report import Goal, Row, failed
 sys.path.insert(0, str(load.ROOT / "client" / "python"))
 
 ROWS = 8
-MEMORY = 512 << 20  # of a pair
+MEMORY = 512 << 20  # memory limit of a pair
 BLOCK = 1 << 20  # elements per row in each input file
 SECONDS = 900  # limit for one sum
 FLAT = ("--dtype", "float32", "--axis", "1", "--quiet")

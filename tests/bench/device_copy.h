@@ -17,7 +17,7 @@ struct copy {
  * between two buffers of its own. Returns false after a message on standard error. Call
  * copy_close() in either case. */
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes);
-bool copy_run(struct copy *copy); /* and wait */
+bool copy_run(struct copy *copy); /* copies and waits */
 void copy_close(struct copy *copy);
 
 #endif

@@ -1,10 +1,10 @@
 """The last figures of each maker's processors: docs/plots/figures-amd.json, figures-intel.json.
 
-A file holds the sections of docs/performance.md, each with its machine, its run and its rows. A run
-replaces the sections that it measured in the file of its own maker, and touches no other file. A
-run does not replace a section if it left work out, if other programs were at work, or if it began
-before the run that is there. The file also remembers how fast the machines of the last runs copied
-memory: machines of one kind differ in that, by where they run, and so do all figures in GB/s.
+A file holds the sections of docs/performance.md, each with its machine, its run and its rows. A
+run replaces only the sections that it measured, in the file of its own maker. It does not
+replace a section if it left out work, if other programs were running, or if it began before the
+stored run. The file also records how fast the machines of the last runs copied memory: machines
+of one kind differ in that, depending on their host, and so do all figures in GB/s.
 """
 
 import json

@@ -1,24 +1,26 @@
-/* How fast the kernels are: payload GB/s (input plus output bytes over time) of a scan and its
- * ratio to a copy kernel on the same device, the two run in turn so that both meet the same
- * noise: medians, and the quartiles of the ratio.
+/* Measures the kernels: payload GB/s (input plus output bytes over time) of a scan, and its
+ * ratio to a copy kernel on the same device. Scan and copy are run alternately, so that noise
+ * affects both. The figures are medians, and the quartiles of the ratio.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--partition-bytes N] [--apart]
  *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL] [--phases]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
- * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
- * back that a scan in place has overwritten. Scans run in place, as the service runs them, or
- * from one buffer to another ("apart"; --apart: every case). --bytes: every case with tensors
- * of these sizes in turn.
- * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
- * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
- * scan twice). --variant runs everything by the variant of one kernel (scan_rows, scan_columns,
- * scan_narrow, scan_tiles, scan_generic, gpu_scan) and leaves out what that cannot.
- * --phases prints how long upload, scan and download take, and how long the service's way takes for
- * all of it: in slices, whose phases overlap, so that it may take less than their sum. Tensors are in
- * pinned memory, if the device has some. Without --phases a tensor is transferred whole, and its scan
- * is one set of launches.
+ * The copy moves the same number of bytes, with streaming stores on a CPU, and restores the
+ * input that a scan in place has overwritten. Scans run in place, as in the service, or from
+ * one buffer to another ("apart"; --apart: every case). --bytes: every case with tensors of
+ * each of these sizes.
+ * --cpu-time measures processor time instead of wall time: for a CPU shared with other
+ * programs.
+ * --gpu-kernels runs the kernels for GPUs on any device; --lookback: how they scan long rows
+ * (both: every scan twice). --variant runs everything with the variant of one kernel
+ * (scan_rows, scan_columns, scan_narrow, scan_tiles, scan_generic, gpu_scan) and omits cases
+ * that it cannot run.
+ * --phases prints the times of upload, scan and download, and the time for all of them in the
+ * service's way: in slices whose phases overlap, so that it may be less than their sum. Tensors
+ * are in pinned memory, if the device has some. Without --phases a tensor is transferred whole,
+ * and its scan is one set of launches.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
@@ -56,7 +58,7 @@ struct settings {
     const char *only;
     const char *json;
     const char *variant;
-    struct layout shape;   /* of --shape; rank 0: the table of layouts */
+    struct layout shape;   /* shape of --shape; rank 0: all layouts of the table */
     int64_t strides[2][3]; /* of --strides and --output-strides */
     int stride_count[2];
 };

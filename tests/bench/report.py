@@ -60,7 +60,7 @@ class Goal:
 
 
 def failed(work, against, reason):
-    """A row that says why there is no figure."""
+    """A row with the reason why it has no figure."""
     return Row(work, against, None, notes=f"not measured: {reason}", error=str(reason))
 
 

@@ -34,7 +34,7 @@ SECTIONS = {
     "dask": "dask_cluster",
     "parts": "parts",
 }
-QUICK = ("kernels", "service", "startup")  # the others need packages from the network
+QUICK = ("kernels", "service", "startup")  # the other sections need packages from the network
 
 
 def caches():

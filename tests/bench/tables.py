@@ -7,7 +7,7 @@ import textwrap
 
 from report import geometric_mean, number
 
-COLUMNS = 118  # of text
+COLUMNS = 118  # columns of text
 TABLE_COLUMNS = 120  # width of a page in tests/lint_docs.py
 LAYOUTS = {
     "rows of 4 to 256": r"rows of (4|16|64|100|256)",

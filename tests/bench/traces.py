@@ -29,8 +29,8 @@ TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331
 GOAL = 1  # per cent
 TURNS = 4  # turns of a life after the first one, in which the first batch is sent
 BATCH_S = 10  # time between two batches
-SECONDS = 0.4  # of a turn
-CONNECTIONS = 12  # of each
+SECONDS = 0.4  # length of a turn
+CONNECTIONS = 12  # connections of each client
 RECORD = struct.Struct("=5QIHH")  # layout of a record in tests/load/load_client.h
 
 

@@ -58,7 +58,7 @@ class Server:
 
 
 class Upload:
-    """A client that sends the same body again and again, each time on a new connection."""
+    """A client that sends the same body repeatedly, each time on a new connection."""
 
     def __init__(self, server, query, body):
         self.port = server.port

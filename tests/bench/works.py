@@ -39,7 +39,7 @@ def v2_json():
 
 
 def v2_binary(shape, data):
-    """A body and the header that says where its JSON ends."""
+    """A body, and the header with the length of its JSON."""
     tensor = {
         "name": "x",
         "shape": shape,

@@ -247,7 +247,7 @@ class Files(Directory):
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
         self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "not written whole")
-        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
+        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # without any element
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
     def test_the_ending_of_a_result_is_that_of_a_format(self):
@@ -384,7 +384,7 @@ class Files(Directory):
 
 
 class Servers(Directory):
-    """Which die."""
+    """Servers that die."""
 
     def start(self, server, *arguments, stdin=None):
         return subprocess.Popen(

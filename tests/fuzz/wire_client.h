@@ -24,7 +24,7 @@ struct wire_client {
     struct wire_text out;
     struct wire_text in;
     unsigned asked;    /* requests[..asked) were appended to `out` */
-    unsigned answered; /* of them */
+    unsigned answered; /* number of answered requests */
     struct wire_request requests[WIRE_PIPELINE];
 };
 

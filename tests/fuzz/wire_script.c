@@ -197,7 +197,7 @@ static void finish(struct script *script)
 }
 
 /* A plain request of a new client must succeed: earlier connections have been accepted by then,
- * and no quota or slot is lost. */
+ * and no quota or place is lost. */
 static void probe(unsigned at)
 {
     static const uint8_t params[] = {0, DTYPE_I32, 0, 0, 0, 0, 8}; /* Connection: close */

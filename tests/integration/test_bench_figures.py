@@ -43,7 +43,7 @@ def peer_rows(ratio):
 
 
 def families_of(*documents):
-    """The families after the runs of (section, document), one after the other."""
+    """The families after a sequence of runs, each given as (section, document)."""
     families = {}
     for section, each in documents:
         figures.take_over(families, {section: each})

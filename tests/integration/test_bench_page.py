@@ -158,7 +158,7 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     assert "Not measured" not in text and "| one row | *0.55* | *0.55* | 0.55 |" in text
     assert (
         text.count("2026-11-22, commit not recorded, `tests/bench/run.py`") == 1
-    )  # one run, named once
+    )  # one run, whose caption occurs once
 
 
 def test_whole_runs_of_two_makers_fit_a_page_with_both_names_at_each_section(folder):

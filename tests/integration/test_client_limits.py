@@ -50,7 +50,7 @@ def refusals(server, limit):
 
 def order_of(server, requests):
     """The ids in the order in which they are served. requests: (id, headers); each one joins the
-    queue behind a request that holds all memory."""
+    line behind a request that holds all memory."""
     with server.wire() as holder, concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         holder.send(head(LENGTH, Content_Length=LENGTH) + bytes(LENGTH - MIB))
         until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 120)

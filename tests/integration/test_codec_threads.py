@@ -194,10 +194,10 @@ def total_ms(answer):
 def expect_too_late(client, bare, send):
     """Check that a deadline passes after the sums are computed and before their answer is written.
 
-    The bare request has the same sums and answers them as they are. So the other request's answer is
-    written between the total times of the two. The deadline is the geometric mean of these times: either
-    of them may change by the same factor before the deadline falls outside. On a busy machine both may
-    change by more, so each try measures them anew."""
+    The bare request has the same sums and returns them unchanged. The other request's answer is
+    therefore written between the total times of the two requests. The deadline is the geometric
+    mean of these times: both may change by the same factor before the deadline falls outside. On
+    a busy machine they may change by more, so each try measures them again."""
     send(client)  # touches new pages, which later requests reuse
     tries = []
     for _ in range(20):

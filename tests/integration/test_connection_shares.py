@@ -22,7 +22,7 @@ BEGIN, END = ASK[:-1], ASK[-1:]
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 READYZ = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
 PLACES = 32
-LINE = 64  # connections that wait for a slot (server/http/places.h)
+LINE = 64  # connections that wait for a place (server/http/places.h)
 FULL = ("--max-connections", str(PLACES), "--header-timeout-ms", "100000")
 REFUSED = 'tally_client_refusals_total\\{limit="%s"\\}'
 
@@ -34,7 +34,7 @@ class Crowd:
 
     def __init__(self, server, sources, first, again=b"", pushes=False):
         self.server, self.first, self.again, self.pushes = server, first, again, pushes
-        self.heard = set()  # slots whose connection has received something
+        self.heard = set()  # places whose connection has received something
         self.opened = 0
         self.stopping = threading.Event()
         self.selector = selectors.DefaultSelector()
@@ -160,7 +160,7 @@ def test_many_addresses_whose_bodies_arrive_at_the_least_rate_keep_nobody_out(st
     watch = alone_with(server)
     with Crowd(server, of_many(PLACES + 3), upload(8 << 20), bytes(512), pushes=True):
         until(lambda: watch.metric("tally_active_requests") == PLACES)  # including the query
-        assert watch.closed()  # the connection was idle, so the crowd got its slot
+        assert watch.closed()  # the connection was idle, so the crowd got its place
         begun = threading.Event()
 
         def let_time_pass():
@@ -281,7 +281,7 @@ def test_a_client_alone_at_the_limit_waits_and_beyond_the_line_it_is_refused(sta
     says = ("--max-connections", "its equal share", "use one that is open")
     calls.expect_error(answer, 429, "too_many_requests", says=says)
     assert answer.headers["Retry-After"] == "1" and refused.closed()
-    assert gets_in(server).body == SUMS  # another client gets a slot before all of them
+    assert gets_in(server).body == SUMS  # another client gets a place before all of them
     for wire in inside:
         with contextlib.suppress(ConnectionError):
             wire.send(END)

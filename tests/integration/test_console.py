@@ -498,7 +498,7 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     until(lambda: page["state"].text == "ready", 60)
     until(lambda: page["watch"].text.startswith("The page reads these figures"), 60)
     server.kill()
-    until(lambda: page["state"].text == "not reached", 60)  # by itself
+    until(lambda: page["state"].text == "not reached", 60)  # without a click
 
 
 def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, start_server):

@@ -258,7 +258,7 @@ def test_during_the_drain_delay_new_clients_are_served_with_connection_close(sta
 def test_connections_in_the_backlog_are_answered_when_the_socket_closes(
     start_server, tmp_path, kind
 ):
-    """At the connection limit the others wait for a slot, accepted or in the backlog."""
+    """At the connection limit the others wait for a place, accepted or in the backlog."""
     path = str(tmp_path / "s")
     server = start_server(
         *("--max-connections", "4", "--batch-delay-us", "300000", "--listen", f"unix:{path}")

@@ -149,7 +149,8 @@ def test_a_device_that_hangs_with_a_round_of_segments_is_given_up_too(faults):
 
 @pytest.mark.release_only  # the clock of other builds cannot be moved
 def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
-    """A paused container, or a debugger: the clock continues."""
+    """In a paused container, or in a debugger, the clock continues while the process does not
+    run."""
     service = faults(*POCL, "--device-timeout-ms=20000", moves_clock=True)
     service.say("hang_ms=1000")  # ten heartbeats
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

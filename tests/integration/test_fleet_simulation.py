@@ -85,7 +85,7 @@ def test_random_balancing_is_as_many_single_queues_and_others_are_better():
 
 
 def test_only_so_many_large_requests_share_the_core_and_the_rest_waits_in_order():
-    """With one slot it is first come, first served: requests of equal length wait as in M/D/1."""
+    """With one place it is first come, first served: requests of equal length wait as in M/D/1."""
     one_length = Exponential(all_alike=True)
     settings = fleet.Settings(
         places=1, queue_depth=MANY, memory_budget=1.0

@@ -84,7 +84,7 @@ def asked_paths(server):
     return re.findall(r" path=(/metrics|/version) ", server.log)
 
 
-# Answers that nobody reads ------------------------------------------------------------------------
+# Unread answers -----------------------------------------------------------------------------------
 
 
 # Connections that read nothing stay open, even if the machine stops for long.

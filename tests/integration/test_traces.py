@@ -186,7 +186,7 @@ def test_unsampled_requests_are_not_sent_and_own_traces_begin_at_the_rate(start_
     began = [client.post(PATH, BODY, calls.RAW) for _ in range(20)]
     traced = [parts(answer) for answer in began if "traceparent" in answer.headers]
     assert 1 <= len(traced) <= 2 + time.monotonic() - at  # the first, and one per second
-    assert "traceparent" not in client.get("/livez").headers  # only tensors
+    assert "traceparent" not in client.get("/livez").headers  # only requests for tensors
     client.get("/livez", {"traceparent": SAMPLED})
     assert list(collector.trace(TRACE)) == ["GET /livez", "receive", "send"]
     server.stop()

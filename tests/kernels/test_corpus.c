@@ -348,7 +348,7 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
         bool in_place;
         uint64_t max_alloc_bytes;
         uint64_t partition_bytes;
-        bool tiny; /* one of the few ways for an interpreter */
+        bool tiny; /* one of the few ways that are quick enough for an interpreter */
     } ways[] = {
         {"alone", 1, 0, false, 0, 0, false},
         {"alone, in place, misaligned", 1, 3, true, 0, 0, true},

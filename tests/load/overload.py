@@ -419,7 +419,7 @@ class Work:
     name: str
     kinds: list
     connections: tuple  # tried when searching for the capacity
-    seconds: float  # of a window
+    seconds: float  # seconds of a window
     warm: float
     cool: float
     rounds: int = 1  # passes over the loads, up and down again

@@ -9,8 +9,8 @@ A replica has `cores` and two classes of work, as server/sched does. Requests up
 are served one after the other. Of larger ones, `places` share the core (more while they are
 short in total); the rest wait in order of arrival. While both classes have work, each has at
 least half of the core. A large request is refused at once if the work before it takes longer
-than its deadline allows, or if `queue_depth` requests wait; it leaves the queue when its
-deadline can no longer be met. Memory claims are limited by a budget.
+than its deadline allows, or if `queue_depth` requests wait; it leaves the line when its deadline
+can no longer be met. Memory claims are limited by a budget.
 
 A balancer chooses at random, by two choices or by least connections, and knows only its own
 requests, refused connections, and health checks, which are delayed. After a refused connection
@@ -149,7 +149,8 @@ class Settings:
     memory_budget: float = 2048 * MIB
     small_bytes: float = SMALL_BYTES
     deadlines: bool = True  # refuse or drop requests that cannot be in time
-    small_first: bool = True  # small requests have half of the core; False: one queue for all
+    # small requests have half of the core; False: one line for all requests
+    small_first: bool = True
 
 
 class Replica:

@@ -29,7 +29,7 @@ static void few_large_requests_begin_and_the_next_when_one_is_through(void **sta
     admission_finish(f->admission, first[2]);
     expect_admitted(f, second);
     expect_admitted(f, NULL);
-    leave(f, first[2]); /* its slot is reassigned already */
+    leave(f, first[2]); /* its place is reassigned already */
     expect_admitted(f, NULL);
     leave(f, first[0]); /* ends without an answer */
     expect_admitted(f, third);
@@ -153,7 +153,7 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
-/* Each of four clients gets a slot beside those of a client that has all, and no more. */
+/* Each of four clients gets a place beside those of a client that has all, and no more. */
 static void
 a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **state)
 {
@@ -175,7 +175,8 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
     assert_false(enter(f, waiting[1], 2 * MIB));
     expect_admitted(f, NULL);
-    leave(f, active[0]); /* the greedy client keeps three slots, and the others have one each */
+    /* the greedy client keeps three places, and the others have one each */
+    leave(f, active[0]);
     expect_admitted(f, NULL);
     leave(f, first[0]);
     expect_admitted(f, first[ADMISSION_PLACES - 1]);
@@ -346,10 +347,10 @@ static void a_body_that_stands_still_loses_its_place_and_promise_but_not_its_byt
     slow[0]->memory.reserved_bytes = MIB;
     assert_true(admission_pace(f->admission, slow[0], 0));
     assert_int_equal(slow[0]->admission.claim, MIB);
-    expect_admitted(f, NULL); /* a slot is free, but a MiB of memory is missing */
+    expect_admitted(f, NULL); /* a place is free, but a MiB of memory is missing */
     assert_true(admission_pace(f->admission, slow[1], 0));
     expect_admitted(f, ready);
-    assert_true(enter(f, slow[0], 3 * MIB)); /* the request continues without a slot */
+    assert_true(enter(f, slow[0], 3 * MIB)); /* the request continues without a place */
     assert_false(slow[0]->admission.has_place);
     memory_release(f->memory, MIB);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
@@ -437,7 +438,7 @@ slow_bodies_of_a_client_beyond_its_part_give_back_what_another_one_lacks(void **
     assert_true(admission_pace(f->admission, slow[1], rate));
     assert_int_equal(slow[1]->admission.claim, 0);
     expect_admitted(f, lacks);
-    assert_false(admission_pace(f->admission, slow[0], rate)); /* a single slot is its share */
+    assert_false(admission_pace(f->admission, slow[0], rate)); /* a single place is its share */
     assert_int_equal(slow[0]->admission.claim, 700 * MIB);
     leave(f, slow[0]);
     leave(f, slow[1]);
@@ -505,7 +506,7 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     assert_false(enter(f, requests[1], most));
     end_small_request(f);
     expect_admitted(f, NULL);
-    assert_false(enter(f, requests[2], 2 * held)); /* nobody overtakes */
+    assert_false(enter(f, requests[2], 2 * held)); /* no request overtakes */
     expect_admitted(f, requests[0]);
     assert_int_equal(requests[0]->admission.promised_bytes, most - 3 * held);
     expect_admitted(f, NULL);

@@ -32,7 +32,7 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
     new->arrival.deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
-    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the queue, four active */
+    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four active */
     new->arrival.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
     struct request *late = crowd[2 * ADMISSION_PLACES];
@@ -51,8 +51,8 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
     }
 }
 
-/* Run twice as many requests of 100 MiB and this cost as there are slots, alternately of two
- * clients: the first half finishes in sequence, 20 ms each, and then the second half is
+/* Run requests of 100 MiB and this cost, alternately of two clients, and twice as many as
+ * there are places. The first half finishes in sequence, 20 ms each; then the second half is
  * active. */
 static void pass_slowly_in_turn(struct fixture *f, struct client *one, struct client *two,
                                 uint64_t cost, struct request *crowd[2 * ADMISSION_PLACES])
@@ -256,7 +256,7 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
     struct request *dear[2 * ADMISSION_PLACES];
     pass_slowly_in_turn(f, &client, &second, 1000 * MIB, dear);
     const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
-    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0); /* it may have a slot at once */
+    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0); /* it may have a place at once */
     leave(f, dear[0]);
     leave(f, dear[ADMISSION_PLACES]);
     struct request *own = request_of(f, &other);
@@ -362,7 +362,7 @@ static void a_cost_counts_from_when_it_is_known(void **state)
     assert_false(enter(f, next, 100 * MIB));
     assert_true(admission_pace(f->admission, active[0], 0));
     expect_admitted(f, next);
-    admission_update(f->admission, active[0], 10 * MIB, 2000 * MIB); /* it has no slot */
+    admission_update(f->admission, active[0], 10 * MIB, 2000 * MIB); /* it has no place */
     expect_ratio(foretold_ns(f, &client, 100 * MIB), before_ns, 5, 5);
     leave(f, next);
     leave_all(f, crowd, 2 * ADMISSION_PLACES);

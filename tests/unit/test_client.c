@@ -158,7 +158,7 @@ static void an_address_is_a_client_and_of_ipv6_its_network_is(void **state)
     assert_false(are_one("192.0.2.1", "192.0.2.2"));
     assert_true(are_one("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(are_one("unix", "::1"));              /* its network is all 0 */
+    assert_false(are_one("unix", "::1"));              /* the network of ::1 is all 0 */
     assert_false(are_one("192.0.2.1", "c000:201::1")); /* begins alike */
 }
 

@@ -108,7 +108,7 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     __real_http_daemon_served(daemon, ns);
 }
 
-static atomic_size_t newcomers_waiting; /* newcomers that did not get a slot at once */
+static atomic_size_t newcomers_waiting; /* newcomers that did not get a place at once */
 
 enum places_answer __real_places_ask(struct places *places, struct newcomer *newcomer,
                                      uint64_t limit);

@@ -113,7 +113,8 @@ static void *serve(void *argument)
         }
     }
     if (fd >= 0) {
-        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0); /* it ends */
+        /* the client closes */
+        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0);
         close(fd);
     }
     return NULL;

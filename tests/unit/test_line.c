@@ -1,4 +1,4 @@
-/* line.h: the effect of a request's priority on a queue. */
+/* line.h: the effect of a request's priority on a line. */
 #include "server/sched/line.h"
 
 #include "proto/macros.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    CLASS = LINE_CLASSES - 1, /* the only class of this queue */
+    CLASS = LINE_CLASSES - 1, /* the only class of this line */
     QUANTUM = 1000
 };
 
@@ -47,7 +47,7 @@ static struct request *take(void)
     return cursor.current == NULL ? NULL : line_take(&cursor);
 }
 
-/* Take a request of a queue that is not empty. */
+/* Take a request of a line that is not empty. */
 static struct request *take_one(void)
 {
     struct request *taken = take();
@@ -220,7 +220,7 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
     struct client other = {0};
     const struct request of_slow = {.arrival.client = &slow};
     (void)state;
-    line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody waits */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* no other client waits */
     (void)push(&slow, false, 1);
     line_charge(&line, &of_slow, 8 * QUANTUM); /* no other client is charged */
     for (int k = 0; k < 12; k++) {
@@ -379,13 +379,13 @@ static void a_request_with_a_ticket_is_inserted_before_later_tickets(void **stat
     expect(newest);
     expect(late);
     expect(second);
-    line_push(&line, newest = make(&client, false, 1), true); /* into an empty queue */
+    line_push(&line, newest = make(&client, false, 1), true); /* into an empty line */
     line_push(&line, late = make(&client, false, 1), true);
     expect(newest);
     expect(late);
 }
 
-/* Count every request in the queue once, and compare with the stored sums. */
+/* Count every request in the line once, and compare with the stored sums. */
 static void check_sums(const struct client *clients, size_t count)
 {
     size_t seen = 0;

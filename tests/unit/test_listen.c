@@ -498,7 +498,7 @@ static void at_the_end_only_connections_that_had_begun_are_left_to_accept(void *
     int late = connect_to(&set.sockets[0], SOCK_NONBLOCK);
     int taken = accept4(set.sockets[0].fd, NULL, NULL, SOCK_NONBLOCK);
     assert_true(taken >= 0);
-    assert_int_equal(accept4(set.sockets[0].fd, NULL, NULL, 0), -1); /* nobody else */
+    assert_int_equal(accept4(set.sockets[0].fd, NULL, NULL, 0), -1); /* no other connection */
     assert_int_equal(errno, EAGAIN);
     listen_close(&set);
     /* The accepted connection still works in both directions. */

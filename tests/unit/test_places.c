@@ -1,4 +1,4 @@
-/* Which connections keep a slot, and which get one (server/http/places.c). Connections exist
+/* Which connections keep a place, and which get one (server/http/places.c). Connections exist
  * only as records and sockets. */
 #include "server/base/address.h"
 #include "server/base/clock.h"
@@ -29,7 +29,7 @@ static struct world {
     struct http_loop loops[2];
     struct conn conns[CONNS];
     struct newcomer newcomers[CONNS];
-    size_t count; /* of both */
+    size_t count; /* number of both */
     int ends[2];  /* a socket pair on which nothing is sent */
 } world;
 
@@ -64,7 +64,7 @@ static int tear_down(void **state)
         }
     }
     assert_int_equal(places_connections(&world.places), 0);
-    places_deinit(&world.places); /* asserts that no slot is in use */
+    places_deinit(&world.places); /* asserts that no place is in use */
     for (size_t i = 0; i < CLIENTS; i++) {
         assert_int_equal(world.named[i]->connections, 0);
         assert_int_equal(world.named[i]->waiting, 0);
@@ -84,7 +84,7 @@ static struct newcomer *come(int client, enum places_answer expected)
     return newcomer;
 }
 
-/* Turn a newcomer with a slot into a connection that has been idle for a while; the first one
+/* Turn a newcomer with a place into a connection that has been idle for a while; the first one
  * for longest. */
 static struct conn *join(const struct newcomer *newcomer, int loop)
 {

@@ -293,7 +293,7 @@ static bool one_of_another_type_is_taken(struct queue *queue, uint64_t due_ms)
     return one_behind_is_taken(queue, DTYPE_I64, 4, due_ms);
 }
 
-/* Neither joins the batch, and both wait for it. */
+/* Neither request joins the batch, and both wait for it. */
 static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
 {
     in_time(*state, one_of_the_other_lane_is_taken);

@@ -167,7 +167,7 @@ static void await_queued(struct fixture *f, size_t wanted)
 /* ---- estimates for other requests ---- */
 
 /* Return the estimated wait of a request without cost, from the same client, beside as many of
- * these requests as there are slots. */
+ * these requests as there are places. */
 static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
 {
     const struct address unix_socket = {.family = AF_UNIX};

@@ -41,7 +41,7 @@ def test_no_variable_of_the_unit_is_a_setting_of_dask():
 
 
 class Worker:
-    """A worker in a process of its own, beside a tallyd of its own."""
+    """A worker in its own process, with a tallyd of its own."""
 
     def __init__(self, scheduler, number, folder):
         name = f"worker-{number}"
