@@ -518,7 +518,7 @@ static void line_add_first(enum dtype dtype, uint64_t bits, struct exact_sum *su
     sum->words[at + 1] = negative ? ~high + (low == 0) : high;
     at += sum->words[at] == 0;
     end -= end - at == 2 && repeats_sign(sum->words[end - 1], sum->words[at]);
-    sum->low = (uint8_t)at; /* as few words as possible: kernels want them so */
+    sum->low = (uint8_t)at; /* as few words as possible, which kernels require */
     sum->high = (uint8_t)end;
 }
 

@@ -105,7 +105,8 @@ static uint64_t random_word(void)
     return (state >> 32) ^ state << 32;
 }
 
-/* A number of at most `most` words minus a bit; many words have no or all bits set. */
+/* A random number that fits in `most` words minus one bit; many of its words are 0 or have all
+ * bits set. */
 static struct number random_number(int most)
 {
     struct number number = {0};

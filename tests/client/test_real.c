@@ -553,7 +553,7 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
-/* Inclusive, exclusive, or with each segment's initial sum; in both directions and axes. */
+/* Inclusive, exclusive, or with each segment's initial sum; both directions, both axes. */
 static void every_segment_is_a_line_of_its_own(void **state)
 {
     (void)state;

@@ -50,8 +50,8 @@ DIALECTS = {
     ),
     "v2": ("/v2/models/cumsum/infer", V2_HEAD + ROWS.tobytes(), calls.RAW, FRAMED),
 }
-# Tally's own allocations for a request with its own launch, which makes two. json: the document's
-# arena and the answer's text, whose allocation counts twice. v2: the same and its record.
+# Tally's own allocations per request. A request with its own launch makes two. json adds the
+# document's arena and the answer's text (one allocation, seen twice). v2 also adds its record.
 ALLOCATIONS = {"raw": 2, "json": 4, "v2": 5}
 
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A slab of whole pages between two inaccessible pages. */
+/* Whole pages as a slab, between two inaccessible pages. */
 struct island {
     unsigned char *base; /* owned: the mapping, with the inaccessible pages */
     struct slab *slab;   /* owned */
@@ -49,7 +49,7 @@ static const struct {
     {2, {50, 9}, 0}, /* columns narrower than a vector of bytes */
 };
 
-/* Run one scan at the ends or the beginnings of two islands, or in place in one. */
+/* Run one scan at the ends or the beginnings of two such slabs, or in place in one. */
 static void run_at(struct scan_device *device, const struct scan_case *c, bool at_end,
                    bool in_place)
 {
