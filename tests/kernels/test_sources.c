@@ -47,8 +47,7 @@ static void add(const struct opencl *device, enum scan_variant_id variant,
 static void add_family(const struct opencl *device, enum scan_variant_id variant)
 {
     const bool compiled = scan_variants[variant].can == NULL ||
-                          /* programs that devices compile */
-                          variant == SCAN_VARIANT_EXACT_LINES;
+                          variant == SCAN_VARIANT_EXACT_LINES; /* devices compile these */
     for (int i = 0; i < DTYPE_COUNT * 2 && compiled && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 2),
                                  (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};

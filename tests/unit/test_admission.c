@@ -175,8 +175,7 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
     assert_false(enter(f, waiting[1], 2 * MIB));
     expect_admitted(f, NULL);
-    /* the greedy client keeps three places, and the others have one each */
-    leave(f, active[0]);
+    leave(f, active[0]); /* the greedy one keeps three, the others have one each */
     expect_admitted(f, NULL);
     leave(f, first[0]);
     expect_admitted(f, first[ADMISSION_PLACES - 1]);

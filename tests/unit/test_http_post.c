@@ -113,8 +113,7 @@ static void *serve(void *argument)
         }
     }
     if (fd >= 0) {
-        /* the client closes */
-        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0);
+        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0); /* at its end */
         close(fd);
     }
     return NULL;

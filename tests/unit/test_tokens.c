@@ -309,8 +309,7 @@ static void an_address_pays_for_its_own_guesses_and_those_of_its_network(void **
     assert_false(pays_for_guesses_of("192.0.2.1", "192.0.2.2"));
     assert_true(pays_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(pays_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
-    /* the network of ::1 is all 0 */
-    assert_false(pays_for_guesses_of("unix", "::1"));
+    assert_false(pays_for_guesses_of("unix", "::1"));              /* ::1: network 0 */
     assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
 }
 
