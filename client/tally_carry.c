@@ -288,9 +288,9 @@ static void add_lines(const struct line *a, const struct line *b, struct line *s
     sum->count = add_words(a, b, &sum->low, words);
 }
 
-/* Add the lines of two carries of floats, and write the result behind the header at `to`; to
- * NULL: compute the size only. Returns the bytes of the result with its header; 0 if a line has
- * more words than its type allows. */
+/* Add the lines of two carries of floats, and write the result after the header at `to`; if
+ * `to` is NULL, only compute the size. Returns the bytes of the result with its header; 0 if a
+ * line has more words than its type allows. */
 static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsigned char *to)
 {
     const uint64_t lines = lines_of(a);

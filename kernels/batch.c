@@ -4,13 +4,13 @@
  *   in host memory   no copies: the slab itself serves as a buffer during the wave, which is
  *                    launched and waited for
  *   with transfers   inputs, and outputs that do not replace them, are packed into one device
- *                    buffer; a wave is uploaded, launched and downloaded, and nothing waits for it
- *                    before its buffer is needed again (transfer.h). A large job is cut into
- *                    slices, each a wave, so that the phases of its waves overlap
+ *                    buffer; a wave is uploaded, launched and downloaded, and the host
+ *                    waits for it only when its buffer is needed again (transfer.h). A
+ *                    large job is cut into slices, each a wave, so that the phases of its
+ *                    waves overlap
  *
  * A failed call ends the batch as DEVICE_ERROR or OUT_OF_MEMORY. Afterwards the device is idle,
- * and the report states whether an input may have been overwritten. Thread: that of the
- * device. */
+ * and the report states whether an input may have been overwritten. Thread: the device's. */
 #include "kernels/batch.h"
 
 #include "kernels/share.h"
@@ -149,7 +149,7 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
-        if (before == i) { /* else launched together with regions[before] */
+        if (before == i) { /* otherwise launched together with regions[before] */
             TRY(launch_together(batch, &regions[i], regions, count, err));
         }
     }
@@ -355,7 +355,8 @@ static bool cut_region(const struct batch *batch, const struct region *whole,
     }
     *steps = larger_of(room / (bytes / slicing->steps + 1), 1);
     const struct scan_slice slice = scan_slicing_take(slicing, 0, *steps, &first);
-    /* Slices with cells of others between theirs are run as boxes, for which the region is whole. */
+    /* If cells of other slices are between those of a slice, the region is run in boxes
+     * instead. */
     return slicing->steps > *steps && !slice.holes;
 }
 
@@ -369,7 +370,7 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
     const uint64_t most = room / whole->element_bytes;
     const bool carried = batch->carry != NULL;
     unsigned char *in = (unsigned char *)slab_data(whole->in_slab) + whole->in_byte;
-    TRY(waves_finish(batch, STATUS_OK, err)); /* the report tells of all waves before */
+    TRY(waves_finish(batch, STATUS_OK, err)); /* the report then covers all earlier waves */
     bool intact = batch->report->inputs_intact;
     struct slab *packed = slab_create((size_t)room);
     struct scan_box box = {.line = 0};

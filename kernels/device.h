@@ -1,7 +1,8 @@
-/* The OpenCL devices: list, open, prepare, run batches, close. This interface contains no OpenCL.
- * A GPU may be opened several times: each opened device has queues and buffers of its own, so that
- * their batches overlap. Thread: scan_devices_list() from any thread; an open device belongs to one
- * thread at a time; different devices run side by side. No function aborts the process. */
+/* The OpenCL devices: list, open, prepare, run batches, close. This interface contains no
+ * OpenCL. A GPU may be opened several times: each opened device has its own queues and buffers,
+ * so that their batches overlap. Thread: scan_devices_list() from any thread; an open device
+ * belongs to one thread at a time; different devices run in parallel. No function aborts the
+ * process. */
 #ifndef TALLY_KERNELS_DEVICE_H
 #define TALLY_KERNELS_DEVICE_H
 
@@ -89,8 +90,8 @@ struct scan_job {
     bool carry_out; /* write the sums after the lines to `carry` */
     bool totals;    /* only carry_out is needed: the output is undefined, and the input of
                      * floats is not changed */
-    bool holes;     /* plan->gaps is false, but the output has cells of other slices between the
-                     * cells of this job; they are not changed */
+    bool holes;     /* plan->gaps is false, but the output has cells of other slices between
+                     * the cells of this job, which are not changed */
     struct slab *out_slab; /* borrowed: slab of the output; NULL: `slab` */
 };
 

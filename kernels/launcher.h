@@ -3,7 +3,7 @@
  * (batch.c) places the tensors before and waits for the device after.
  *
  * Failures: a launch fails as its OpenCL calls do (DEVICE_ERROR), or as OUT_OF_MEMORY; commands
- * that were enqueued before may still run. Thread: that of the device. */
+ * that were enqueued before may still run. Thread: the device's. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
 

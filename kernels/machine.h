@@ -9,8 +9,8 @@
 
 /* In each function `root` is "", except in tests: a prefix of every path. */
 
-/* Returns the most memory that the process could have: that of the machine, or the least limit
- * of its control groups. */
+/* Returns the memory limit of the process: the machine's memory, or the least limit of its
+ * control groups. */
 uint64_t machine_memory_bytes(void);
 
 /* Returns the memory of the machine, without regard to limits. */
@@ -39,7 +39,7 @@ size_t machine_cores(void);
 size_t machine_quota_cores(const char *root);
 
 /* Read a whole number that is alone in a file (key: NULL), or follows `key` at the start of a
- * line. Returns false, and does not change *value, if there is none. */
+ * line. Returns false, and does not change *value, if the file has no such number. */
 bool machine_read_number(const char *path, const char *key, uint64_t *value);
 
 #endif

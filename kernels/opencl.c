@@ -17,8 +17,7 @@ enum {
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL guarantees far more */
     BUFFER_GRAIN = 1 << 20,
     FILL_MOST = 1 << 30, /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
-    GPU_BUFFERS =
-        16, /* a GPU has room for so many: three workers with three each, and scratch */
+    GPU_BUFFERS = 16, /* fits in a GPU's memory: three for each of three workers, and scratch */
     POLL_FIRST_NS = 5000, /* pause after the first look at an event; doubles each time */
     POLL_MOST_NS = 160000
 };

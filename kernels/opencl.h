@@ -20,13 +20,13 @@ struct share;
 struct opencl {
     cl_device_id id;
     cl_context context;     /* owned reference */
-    cl_command_queue queue; /* owned; in order: launches and what belongs to them */
-    struct share *share;    /* borrowed: what the device shares with others; NULL: nothing */
+    cl_command_queue queue; /* owned; in order: launches and related commands */
+    struct share *share;    /* borrowed: state shared with other devices; NULL: none */
     struct scan_device_info info;
     uint64_t alloc_limit; /* most bytes of one buffer */
     enum scan_lookback lookback;
     bool polls;       /* wait by polling */
-    bool profiles;    /* queues tell when a command began and ended */
+    bool profiles;    /* queues record the begin and end of commands */
     bool gpu_kernels; /* use the kernels for GPUs */
     bool wide_index;  /* never use the kernels with 32-bit offsets */
 #if defined(TALLY_TESTING)
@@ -55,7 +55,8 @@ MUST_CHECK enum status opencl_add_queue(const struct opencl *device, cl_command_
  * standard. */
 const char *opencl_error_name(cl_int code);
 
-/* Returns STATUS_OK for CL_SUCCESS; else sets err ("clFinish: CL_OUT_OF_RESOURCES (-5)"). */
+/* Returns STATUS_OK for CL_SUCCESS; otherwise sets err ("clFinish: CL_OUT_OF_RESOURCES
+ * (-5)"). */
 MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error *err);
 
 /* Call a function that returns its code; the value is its status. */

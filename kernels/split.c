@@ -278,9 +278,9 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * results. */
 
 enum {
-    NEAR = 8,      /* elements: a gap behind a longer step is zeroed with a call of its own */
+    NEAR = 8,      /* elements: a gap behind a longer step is zeroed with a separate call */
     AT_ONCE = 256, /* elements whose gaps stay in the first-level cache */
-    RUN_BYTES = 64 /* bytes that are zeroed in the time of finding one run */
+    RUN_BYTES = 64 /* bytes that can be zeroed in the time that finding one run takes */
 };
 
 /* The state of zeroing gaps in steps. */

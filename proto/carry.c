@@ -513,12 +513,12 @@ static void line_add_first(enum dtype dtype, uint64_t bits, struct exact_sum *su
     const uint64_t low = number << shift;
     const uint64_t high = shift > 0 ? number >> (WORD_BITS - shift) : 0;
     unsigned at = place / WORD_BITS;
-    unsigned end = at + 2; /* of 53 bits at most, so the sign has room */
+    unsigned end = at + 2; /* at most 53 bits, so the sign has room */
     sum->words[at] = negative ? 0 - low : low;
     sum->words[at + 1] = negative ? ~high + (low == 0) : high;
     at += sum->words[at] == 0;
     end -= end - at == 2 && repeats_sign(sum->words[end - 1], sum->words[at]);
-    sum->low = (uint8_t)at; /* as few words as possible: kernels want them so */
+    sum->low = (uint8_t)at; /* as few words as possible, which kernels require */
     sum->high = (uint8_t)end;
 }
 

@@ -59,7 +59,7 @@ struct codec_request {
                                     the first */
     bool totals;                     /* POST /v1/cumsum/totals */
     bool form;                       /* Content-Type is curl's default, which is read as JSON */
-    enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
+    enum codec_format answer_format; /* /v1/cumsum: the format that the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
     const struct parallel *parallel; /* for decode(), from the server; or NULL */
 };
@@ -85,8 +85,8 @@ struct answer {
     } headers[ANSWER_HEADERS];
     char *room; /* borrowed buffer in which encode() may build the head; NULL: none */
     size_t room_bytes;
-    char *carry; /* borrowed; of a part, the carry that `head` points to before encode();
-                    NULL: none */
+    char *carry; /* borrowed; in a part, the carry to which `head` points before encode();
+                  * NULL: none */
     char *head;  /* in `room` or `carry`, or owned (malloc); NULL: none. JSON text or NPY
                    header */
     size_t head_bytes;

@@ -39,7 +39,7 @@ enum status codec_npy_head_need(const struct codec_request *request, struct byte
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)front;
     TRY(npy_header_need(bytes_behind(head, front), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
-        *need = front + (uint64_t)file; /* decode() reports what the body contains instead */
+        *need = front + (uint64_t)file; /* decode() reports the actual type of the body */
         return STATUS_OK;
     }
     if (file >= 0 && (uint64_t)file < found) {

@@ -34,8 +34,9 @@ MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
                                         struct byte_view carry, struct scan_call *call,
                                         struct error *err);
 
-/* The two halves of cumsum_take_part(): whether the attributes agree with each other, and the
- * check of the carry. crc: the checksum of the first bytes of the carry; NULL: of none. */
+/* The two halves of cumsum_take_part(): the check that the attributes agree with each other,
+ * and the check of the carry. crc: the checksum of the first bytes of the carry; NULL: no
+ * checksum. */
 MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
                                          struct error *err);
 MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,

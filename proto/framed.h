@@ -56,7 +56,7 @@ MUST_CHECK enum status framed_check_announced(const struct codec_request *reques
                                               uint64_t expected, struct error *err);
 
 /* UNKNOWN_FIELD if the URL has query parameters: these dialects define none.
- * attributes   where the body has the attributes, for the refusal */
+ * attributes   location of the attributes in the body, for the refusal */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request,
                                        const char *attributes, struct error *err);
 

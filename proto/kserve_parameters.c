@@ -1,5 +1,5 @@
-/* Reading parameters. An attribute has several spellings; two different values for one
- * attribute are an error, in whatever spellings. */
+/* Reads parameters. An attribute has several spellings; two different values for one attribute
+ * are an error, also in different spellings. */
 #include "proto/kserve_parameters.h"
 
 #include "proto/attributes.h"

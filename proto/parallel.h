@@ -32,7 +32,7 @@ struct parallel {
     bool (*step)(const struct parallel *self);
 };
 
-/* Call parallel->step(). NULL is a parallel that never gives up. */
+/* Call parallel->step(). Returns true if `parallel` is NULL: the work is never given up. */
 static inline bool parallel_step(const struct parallel *parallel)
 {
     return parallel == NULL || parallel->step == NULL || parallel->step(parallel);

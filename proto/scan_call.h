@@ -51,9 +51,9 @@ struct scan_call {
                                        codec_release() or codec_release_carry() */
     } carry;
     struct call_offsets {
-        const void *head;     /* the offsets in the head of the request; NULL: they are
-                                 elsewhere */
-        struct json_cut text; /* JSON text of the offsets; text NULL: they are elsewhere */
+        const void *head;     /* the offsets in the head of the request; NULL: not in the
+                               * head */
+        struct json_cut text; /* JSON text of the offsets; text NULL: not in JSON */
         void *owned;          /* memory of the offsets or NULL; freed by codec_release() */
     } offsets;                /* valid if desc.has_offsets */
     enum call_source source;
@@ -72,8 +72,8 @@ struct scan_call {
     enum codec_format answer_format; /* JSON: the numbers of the answer are text, for which
                                         the server reserves memory. Binary answers of other
                                         dialects are RAW */
-    bool nested;                     /* the request's data is nested JSON, and so is the
-                                        answer's */
+    bool nested;                     /* the data of the request and of its answer are nested
+                                      * JSON */
     struct json_cut data;            /* source TEXT: the numbers */
     struct shm_window input_shm;     /* source SHM: the server copies the window after
                                         complete() */

@@ -30,9 +30,10 @@ struct scan_desc {
     enum dtype dtype;            /* type of the sums, and of the elements unless `converts` */
     int rank;                    /* as the client gave it; 1..LIMIT_RANK is valid */
     int64_t sizes[LIMIT_RANK];   /* elements per dimension, outermost first */
-    bool has_strides;            /* the client gave input strides; else contiguous, row-major */
-    bool has_output_strides;     /* the client gave output strides; else contiguous,
-                                    row-major */
+    bool has_strides;            /* the client gave input strides; otherwise contiguous,
+                                  * row-major */
+    bool has_output_strides;     /* the client gave output strides; otherwise contiguous,
+                                  * row-major */
     int64_t strides[LIMIT_RANK]; /* in elements; 0 repeats the element (broadcast) */
     int64_t output_strides[LIMIT_RANK]; /* in elements */
     int64_t axis;                       /* -rank..rank-1 is valid */

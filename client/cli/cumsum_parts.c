@@ -150,7 +150,7 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
            (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
-/* Wait until a submitted part is done, and show the progress meanwhile. Returns its status. */
+/* Wait until a submitted part is done, showing the progress. Returns its status. */
 static enum tally_status await_part(struct slot *slot)
 {
     while (slot->running) {

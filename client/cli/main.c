@@ -165,8 +165,8 @@ static int run_command_line(int argc, char **argv)
     return settings.help ? EXIT_DONE : EXIT_USAGE;
 }
 
-/* Whether standard output is a pipe or a socket that its reader has closed. errno does not
- * tell: it may be that of a later call than the failed write. */
+/* Whether standard output is a pipe or a socket that its reader has closed. errno does not show
+ * it: a later call than the failed write may have changed errno. */
 static bool reader_has_left(void)
 {
     struct pollfd about = {.fd = STDOUT_FILENO, .events = POLLOUT};

@@ -2,16 +2,17 @@
  *
  * A block has at most EXACT_BLOCK elements, contiguous in the order of traversal, and a whole
  * number of vectors: the caller pads it with zeros. A pass over the exponents of the block,
- * together with the line's sum so far, determines the bits that the sums of the block can
- * have: they are multiples of 2^low and smaller than 2^top. The number of bits determines the
- * method of addition. All methods are exact, so the choice does not change a bit of a result.
+ * together with the line's sum so far, determines the bits that the sums of the block can have:
+ * they are multiples of 2^low and smaller than 2^top. The number of bits determines the method
+ * of addition. All methods are exact, so the choice does not change a bit of a result.
  *
- *   bits       type               sums are up to 43   16-bit floats      pairs of 32-bit
- *              integers, with AVX-512 (exact_vector.cl) up to 53   all but float64    float64
- *              numbers up to 62   float32            64-bit integers, if the processor converts
- *              these up to 102  all                two limbs of 52 bits, unit and carry apart,
- *              in 64-bit integers up to 154  float64            three limbs more       all
- *              the exact sum itself, element by element (exact.cl)
+ *   bits       type               sums are
+ *   up to 43   16-bit floats      pairs of 32-bit integers, with AVX-512 (exact_vector.cl)
+ *   up to 53   all but float64    float64 numbers
+ *   up to 62   float32            64-bit integers, if the processor converts these
+ *   up to 102  all                two 52-bit limbs, unit and carry apart, in 64-bit integers
+ *   up to 154  float64            three limbs
+ *   more       all                the exact sum itself, element by element (exact.cl)
  *
  * Limbs (exact_vector.cl) are scanned independently of each other; EXACT_BLOCK of them cannot
  * overflow. A block of this size and the next one fit into a first-level cache of 32 KiB. */
@@ -38,13 +39,13 @@ INLINE void block_prefetch(const elem_t *in, long step, uint count)
 
 /* ---- methods of addition ----
  *
- * Each function add_*() scans `count` elements. On entry `carry` has the sum before them in
- * all lanes, on return the sum after them. Short rows are scanned like one line, and the sum
- * before a row is subtracted from its sums: both are exact, and so is the difference. */
+ * Each function add_*() scans `count` elements. On entry `carry` has the sum before them in all
+ * lanes, on return the sum after them. Short rows are scanned as one line, and the sum before a
+ * row is subtracted from its sums; the difference is exact, as both are. */
 
 /* Return the index of the vector of `lanes` elements that the traversal reaches after i
- * elements, and prefetch the same index of the next block, which follows in memory. Prefetches
- * between the additions do not wait for each other; those of a whole block at once do. */
+ * elements, and prefetch the same index of the next block, which follows in memory. A prefetch
+ * between additions delays nothing; prefetching a whole block at once does. */
 INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, uint i)
 {
     const uint at = o.reverse ? count - lanes - i : i;

@@ -267,9 +267,9 @@ INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 
 #if defined(__AVX512F__) && (defined(ELEM_BF16) || defined(ELEM_F16))
 /* Sums of 16-bit floats as pairs of 32-bit integers: high * 2^PAIR_BITS + low multiples of
- * 2^place units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many of these as of
- * 64-bit numbers. Each part is a float32 number, and one addition joins them. That addition
- * rounds to odd, and so its result rounds to 16 bits as the sum itself does. */
+ * 2^place units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many pairs as 64-bit
+ * numbers. Each part is a float32 number, and one addition joins them. That addition rounds to
+ * odd, so its result rounds to 16 bits like the sum itself. */
 #define PAIRS           1
 #define PAIR_BITS       20
 #define PAIR_MASK       ((1 << PAIR_BITS) - 1)

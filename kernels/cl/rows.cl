@@ -132,8 +132,8 @@ INLINE struct lines lines_of(const struct partition *p)
     return l;
 }
 
-/* Return the stream of the lines' partition, from the first cell in the order of traversal: of
- * one set, or, if `all`, of all sets. */
+/* Return the stream of the partition of one set of lines, or, if `all`, of all sets, from the
+ * first cell in the order of traversal. */
 INLINE struct stream stream_of(const struct partition *p, const struct lines *l,
                                const struct line_walk *walk, bool all)
 {

@@ -45,8 +45,7 @@ INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
     return v.all;
 }
 
-/* For each piece, interleave the elements of a and b: those of the lower half, or of the upper
- * half. */
+/* Interleave, for each piece, the lower or the upper halves of a and b. */
 #define ZIP_LANE(half, l) (l) / SIDE *SIDE + (half) + (l) % SIDE / 2 + (l) % 2 * LANES
 #define ZIP_LOW(a, b)     __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, 0))
 #define ZIP_HIGH(a, b)    __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, SIDE / 2))

@@ -37,8 +37,8 @@
 
 enum {
     CPU_ARGS_MAX = 16,
-    CPU_ALIGN = 128,           /* alignment of a buffer in bytes: that of the widest type of
-                                  OpenCL C */
+    CPU_ALIGN = 128,           /* alignment of a buffer in bytes: the largest alignment of a
+                                * type in OpenCL C */
     CPU_GROUP_ITEMS = 1 << 16, /* maximum work-items of a work-group */
     CPU_THREADS_MAX = 256
 };
@@ -172,8 +172,8 @@ const struct cpu_builtin *cpu_builtins_here(size_t *count);
 
 /* ---- commands: cpu_queue.c ---- */
 
-/* Begin a command: check the arguments that all commands have, create the event that the
- * caller requests, and lock the queue. After a failure there is neither an event nor a lock. */
+/* Begin a command: check the arguments that all commands have, create the event that the caller
+ * requests, and lock the queue. After a failure no event exists and the queue is not locked. */
 cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);

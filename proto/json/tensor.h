@@ -120,7 +120,7 @@ struct json_print {
     enum dtype dtype;
     const void *data;                /* first element of the whole array, any alignment */
     uint64_t elements;               /* number of elements of the whole array */
-    int rank;                        /* 0 or 1: flat array; else nested */
+    int rank;                        /* 0 or 1: flat array; otherwise nested */
     const int64_t *sizes;            /* valid if rank > 1; their product is `elements`.
                                         Borrowed */
     const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */

@@ -30,9 +30,9 @@ NMANT = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 MINEXP = {"float16": -14, "bfloat16": -126, "float32": -126, "float64": -1022}
 
 
-# ---- element types: NumPy has no bfloat16, whose numbers travel as uint16 ----
+# ---- element types; bfloat16, which NumPy lacks, is passed as uint16 ----
 def encode(values, name):
-    """float64 values that the type holds after rounding: (elements, the same as float64)."""
+    """Convert float64 values to a type: (elements, the rounded values as float64)."""
     if name != "bfloat16":
         elements = values.astype(name)
         return elements, elements.astype(np.float64)
@@ -61,15 +61,16 @@ def kinds(n, name, rng):
 
 # ---- exact sums ----
 def split(x, low):
-    """Limb after limb of float64 numbers in units of 2^low, each with the number's sign."""
+    """Split float64 numbers into limbs, in units of 2^low; each limb has the sign of its number.
+    Yields the lowest limb first."""
     mantissa, exponent = np.frexp(x)
     whole = (mantissa * 2.0**53).astype(np.int64)
     shift = exponent.astype(np.int64) - 53 - low
-    whole >>= np.minimum(np.maximum(-shift, 0), 63)  # only zeros fall off
+    whole >>= np.minimum(np.maximum(-shift, 0), 63)  # drops only zero bits
     shift = np.maximum(shift, 0)
     sign, magnitude = np.sign(whole), np.abs(whole)
     for index in range(int(shift.max()) // LIMB + 3):
-        move = shift - index * LIMB  # of the 53 bits, in this limb
+        move = shift - index * LIMB  # position of the 53 bits in this limb
         up, down = np.clip(move, 0, LIMB), np.clip(-move, 0, 62)
         yield sign * np.where(
             move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK
@@ -77,7 +78,8 @@ def split(x, low):
 
 
 def value_of(limbs, low):
-    """Sum of limbs of any sign, as float64 good to its last bits: what cancels does so before anything is rounded."""
+    """Sum of signed limbs as float64, accurate to the last bits: cancellation happens before any
+    rounding."""
     carry, rest = 0, []
     for limb in limbs:
         total = limb + carry
@@ -90,7 +92,7 @@ def value_of(limbs, low):
 
 
 class Exact:
-    """The running sums of x, at those places where they are looked at."""
+    """The exact running sums of x at the places that are compared."""
 
     def __init__(self, x, places):
         used = x[x != 0]
@@ -99,7 +101,7 @@ class Exact:
         self.value = value_of(self.limbs, self.low)
 
     def distance(self, got):
-        """got - the sum, for finite float64 numbers."""
+        """got minus the exact sum, for finite float64 numbers."""
         limbs = list(split(got, self.low))
         none = np.zeros(len(got), np.int64)
         pairs = max(len(limbs), len(self.limbs))
@@ -132,7 +134,8 @@ def torch_sums(elements, name):
 
 
 def fsum_sums(elements, name):
-    """Of each prefix by itself; bfloat16 and others are rounded a second time."""
+    """math.fsum() of each prefix. For types narrower than float64 the result is rounded a second
+    time."""
     values = decode(elements, name).tolist()
     sums = np.array([math.fsum(values[: k + 1]) for k in range(len(values))])
     with np.errstate(over="ignore"):
@@ -140,7 +143,8 @@ def fsum_sums(elements, name):
 
 
 def systems(base, name, with_torch, length):
-    """Name, sums of a line, and whether every output must be exact."""
+    """Yields (name, function that computes the sums of a line, whether every output must be
+    exact)."""
     yield "tally", lambda x: tally(base, x, name), True
     if length <= 1000:
         yield "math.fsum", lambda x: fsum_sums(x, name), False
@@ -152,7 +156,8 @@ def systems(base, name, with_torch, length):
 
 # ---- the table ----
 def range_end(name):
-    """From here on a sum rounds to an infinity: half a unit beyond the largest number."""
+    """The smallest sum that rounds to infinity: half a unit above the largest number of the
+    type."""
     largest = np.finfo(np.float32 if name == "bfloat16" else name).max
     if name == "bfloat16":
         largest = np.ldexp(2.0 - 2.0**-7, 127)
@@ -160,7 +165,7 @@ def range_end(name):
 
 
 def are_rounded_once(error, got, exact, name):
-    """Of each output: is no number of the type nearer to the sum? The errors have their last bits rounded."""
+    """Whether each output is a nearest number of the type. The last bits of `error` are rounded."""
     outside = np.abs(exact.value) >= range_end(name)
     half = ulps(exact.value, name) / 2 * (1 + 1e-12)
     infinite = np.isinf(got) & (np.sign(got) == np.sign(exact.value))
@@ -168,7 +173,8 @@ def are_rounded_once(error, got, exact, name):
 
 
 def measure(x, name, exact, places, run, must_be_exact):
-    """(largest, mean, outputs out of range, is every output rounded once, where that must be)"""
+    """(largest error, mean error, outputs out of range, whether every output is rounded once if
+    required)"""
     got = decode(run(x)[places], name)
     finite = np.isfinite(got)
     error = exact.distance(np.where(finite, got, 0.0))

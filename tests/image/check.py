@@ -1,4 +1,4 @@
-"""Check a running Tally from outside, or the list of what an image is made of, with nothing but Python:
+"""Check a running Tally from outside, or an image's list of files, with Python alone:
 check.py URL ready STARTED | URL examples | LIST hashes ROOT."""
 
 import hashlib
@@ -57,7 +57,7 @@ def examples(url):
 
 
 def hashes(path, root):
-    """Which files of the image are not as the list says, or (of usr/) missing in it."""
+    """Files of the image that differ from the list, or are in usr/ but not in the list."""
     root = pathlib.Path(root)
     wrong = set()
     listed = {}

@@ -1,4 +1,4 @@
-"""The check of documents finds what is planted, and nothing in a page that is right; with git and without."""
+"""The document check finds each planted fault, and none in a correct page; with git and without."""
 
 import shutil
 import subprocess

@@ -1,4 +1,5 @@
-"""Some seconds of tests/load/rotation.py: certificate and token file change every second, nobody notices."""
+"""Some seconds of tests/load/rotation.py: certificate and token file change every second, and no
+client notices."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Some seconds of tests/load/soak.py: everything at once, and memory stays where it was."""
+"""Some seconds of tests/load/soak.py: everything at once, with constant memory."""
 
 import importlib.util
 

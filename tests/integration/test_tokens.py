@@ -1,4 +1,5 @@
-"""Tokens: who gets in where, what a refusal says, where a secret must never be."""
+"""Tokens: which client may use which route, the text of a refusal, and places where a secret must
+never be."""
 
 import contextlib
 import fcntl
@@ -62,7 +63,7 @@ def guarded(start_server, tokens):
 
 
 def routes():
-    """(method, path, scopes) of every operation of the document; scopes: of which one is enough."""
+    """(method, path, scopes) of every operation of the document; one of the scopes is enough."""
     values = {"{model}": "cumsum", "{version}": "1", "{region}": "region"}
     for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():
@@ -102,7 +103,7 @@ def test_where_there_is_no_console_a_browser_needs_a_token_for_the_page_of_links
 
 
 def test_no_route_but_two_answers_without_a_token(guarded):
-    """HEAD is GET; paths that do not exist say as little."""
+    """HEAD counts as GET; paths that do not exist give the same refusal."""
     client = guarded.client()
     tried = [(method, path) for method, path, _ in ROUTES]
     tried += [("HEAD", path) for method, path, _ in ROUTES if method == "GET"]
@@ -194,7 +195,7 @@ def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, si
     ],
 )
 def test_bodies_of_requests_without_token_take_no_memory(start_server, tokens, fields, begin, end):
-    """Where no token is asked for strangers could take all of it."""
+    """Otherwise strangers could take all memory."""
     flags = ["--token-file", str(tokens), "--cors-origins", "*", "--http-loops", "1"]
     server = start_server(*flags)
     preflight = "OPTIONS /v1/cumsum HTTP/1.1\r\nOrigin: x\r\nAccess-Control-Request-Method: POST"
@@ -221,7 +222,7 @@ def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, 
     fresh.write_text(line_of("worker", "tally_new") + line_of("worker", SECRETS["worker"][0]))
     put(fresh, tokens)
     until(lambda: status("tally_new") == 200, 60, 1.1)
-    assert status(SECRETS["worker"][0]) == 200  # both, while clients change over
+    assert status(SECRETS["worker"][0]) == 200  # both tokens, while clients change over
     fresh.write_text(line_of("worker", "tally_new"))
     put(fresh, tokens)
     until(lambda: status(SECRETS["worker"][0]) != 200, 60)
@@ -305,7 +306,7 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
 
 
 def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(guarded):
-    """Of this address no right token was seen before."""
+    """No valid token of this address was seen before."""
     guesser, user = guarded.client(), guarded.client()
     statuses = []
     for at in range(300):
@@ -423,7 +424,7 @@ def test_a_pipe_that_does_not_end_ends_the_start_and_says_what_it_needs(
     with pipe_with_reader(pipe) if writes else contextlib.nullcontext() as there:
         if writes:
             there.write(tokens.read_bytes())
-        until(lambda: str(pipe) in server.open_paths())  # no driver is to be late
+        until(lambda: str(pipe) in server.open_paths())  # drivers must not delay the start
         until(lambda: server.pass_time(31) or server.process.poll() is not None)
     assert server.wait() == 2
     assert f"--token-file {pipe}: its end did not come within 30 s" in server.log
@@ -445,19 +446,21 @@ def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_p
 
 
 def memory_of(process):
-    """What it may write, piece by piece; no piece of it is a gigabyte, but what it has not touched."""
+    """The writable memory of a process, piece by piece. Only untouched pieces have a gigabyte or
+    more."""
     with open(process / "mem", "rb", 0) as memory:
         for row in (process / "maps").read_text().splitlines():
             span, rights, *_ = row.split()
             begin, end = (int(place, 16) for place in span.split("-"))
             if "w" in rights and end - begin < 1 << 30:
                 memory.seek(begin)
-                with contextlib.suppress(OSError):  # has no pages that could be read
+                with contextlib.suppress(OSError):  # no readable pages
                     yield memory.read(end - begin)
 
 
 def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
-    """Its own user cannot even look. With TLS, GnuTLS may have it in memory that it has given back."""
+    """The process's own user cannot read it. With TLS, GnuTLS may leave the token in freed
+    memory."""
     process = pathlib.Path(f"/proc/{guarded.pid}")
     secrets = [*(secret for secret, _ in SECRETS.values()), "tally_secret-of-nobody"]
     client = guarded.client()
@@ -466,13 +469,14 @@ def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
         for path in ("/readyz", PATH, "/nowhere", PATH + "&axis=9"):
             client.post(path, BODY, calls.RAW, headers)
     begun = [guarded.wire() for _ in range(2)]
-    for wire, secret in zip(begun, secrets, strict=False):  # one may compute, one may not
+    # one token may compute, the other may not
+    for wire, secret in zip(begun, secrets, strict=False):
         fields = [("Content-Type", calls.RAW), ("Authorization", f"Bearer {secret}")]
         wire.send(post_bytes(PATH, BODY, fields)[:-1]).await_read()
     assert client.get("/livez").status == 200
     if os.getuid() == 0:
         pieces = list(memory_of(process))
-        assert any(b"prometheus" in piece for piece in pieces)  # the name of one
+        assert any(b"prometheus" in piece for piece in pieces)  # the name of a token
         for secret in secrets:
             assert not any(secret.encode() in piece for piece in pieces), secret
     else:
@@ -494,7 +498,7 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
     for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
         pages += client.get(path, bearer("all")).body
     client.close()
-    until(lambda: "path=/v2 " in server.log)  # the last of them: its writer is a thread
+    until(lambda: "path=/v2 " in server.log)  # the last line: a separate thread writes the log
     process = pathlib.Path(f"/proc/{server.pid}")
     seen = server.log.encode() + pages
     seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -505,7 +509,7 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
 
 
 def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, tokens):
-    """Its files in /proc belong to root then, whoever runs it."""
+    """Then root owns its files in /proc, whichever user runs it."""
 
     def as_nobody():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -518,7 +522,7 @@ def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, 
     for folder in tokens.parents:
         if str(folder).startswith("/tmp/") and os.access(folder, os.W_OK):
             folder.chmod(folder.stat().st_mode | 0o055)
-    # Nobody may not look into a source tree below /root.
+    # The user nobody cannot read a source tree below /root.
     binary = shutil.copy(BINARY, tokens.parent)
     server = start_server("--token-file", str(tokens), binary=binary, preexec_fn=as_nobody)
     plain = start_server(binary=binary, preexec_fn=as_nobody)

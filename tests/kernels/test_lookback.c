@@ -1,6 +1,7 @@
-/* Look-back (gpu_lookback.cl), which scans long lines of integers, with everything against it: work-groups that publish late or
- * nothing at all, that believe nothing, one thread for all of them, garbage in their memory;
- * and the trial that decides whether it is used. Every output is compared with the oracle. */
+/* Look-back (gpu_lookback.cl), which scans long lines of integers, under hostile conditions:
+ * work-groups that publish late or never, or ignore published values, a single thread, garbage
+ * in their memory; and the trial that decides whether look-back is used. Every output is
+ * compared with the oracle. */
 #include "kernels/device.h"
 #include "kernels/program.h"
 #include "tests/lib/cl_fault.h"
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 enum {
-    HANG_S = 400 /* a run on one thread takes some seconds */
+    HANG_S = 400 /* with one thread a run takes some seconds */
 };
 
 static const struct way {
@@ -36,7 +37,7 @@ static struct scan_device *open_device(enum scan_lookback lookback, unsigned tes
     return scan_case_device(&options);
 }
 
-/* Run a case in place or apart, `skew` elements into its slab, and compare. */
+/* Run a case in place or apart, `skew` elements into its slab, and compare the result. */
 static uint32_t run_case(struct scan_device *device, const struct scan_case *c, bool in_place,
                          size_t skew, const char *what)
 {
@@ -58,8 +59,8 @@ static uint32_t run_case(struct scan_device *device, const struct scan_case *c, 
     return report.launches;
 }
 
-/* Every type and way is a program to build: what goes wrong alone goes wrong with one type, all
- * of it together with two, whose tiles and sums are of different sizes. */
+/* Every combination of type and way is a program to build. A single fault shows with one type;
+ * the combination of all faults is run with two types of different tile and sum sizes. */
 static void lines_agree_with_the_oracle(const void *context)
 {
     static const enum dtype types[] = {DTYPE_I32, DTYPE_I8, DTYPE_I64, DTYPE_U16};
@@ -87,8 +88,8 @@ static void lines_agree_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* More superblocks than a work-group looks at side by side (128, or 2 under test): it walks
- * further back. */
+/* More superblocks than the window of a work-group (128, or 2 under test), so that the window
+ * must move back. */
 static void a_line_longer_than_the_window_agrees(const void *context)
 {
     const struct way *way = context;
@@ -172,7 +173,7 @@ static void a_thousand_launches_give_the_same_bits(const void *context)
 
 /* ---- the trial ---- */
 
-/* Launches of a long line on a device that has been prepared; what it says of look-back. */
+/* Launch a long line on a prepared device. says: the device's statement about look-back. */
 static uint32_t launches_when_prepared(enum scan_lookback lookback, char *says, size_t room)
 {
     struct scan_device *device = open_device(lookback, 0);
@@ -233,8 +234,8 @@ static void run_ways(void)
     }
 }
 
-/* The same tests in a process whose PoCL has one thread: work-groups run one after the other. A
- * work-group that waited for a later one would hang. */
+/* Run the same tests in a process whose PoCL has one thread, so that work-groups run one after
+ * the other. A work-group that waited for a later one would hang. */
 static void one_thread_is_enough(const void *context)
 {
     const char *program = context;

@@ -1,11 +1,11 @@
-/* Tensors that nobody thought of: random shapes, strides, types and flags on devices of one to
- * 192 compute units (what a launch is cut into depends on how many there are), compared with
- * the oracle, in memory where whatever else is touched is noticed.
+/* Random tensors: shapes, strides, types and flags on devices of one to 192 compute units (the
+ * number affects how a launch is cut). Results are compared with the oracle, in memory where
+ * any other access is detected.
  *
  *   test_random [--seed N] [--cases N] [--log2 N] [--all-types] [--gpu-kernels]
  *
- * cases: of each device; log2: tensors have up to 2^N elements. Every run with the same
- * arguments draws the same. */
+ * cases: per device; log2: tensors have up to 2^N elements. Runs with the same arguments draw
+ * the same tensors. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -17,7 +17,7 @@
 
 enum {
     RANK_MOST = 5,
-    REACH_MOST = 6 /* elements of a buffer for each of the tensor, at most */
+    REACH_MOST = 6 /* largest ratio of buffer elements to tensor elements */
 };
 
 static struct {
@@ -37,7 +37,7 @@ static const struct {
                {7, 1, 0, false},         {16, 0, 0, false}, {64, 0, 300000, false},
                {64, 4096, 90000, false}, {192, 1, 0, true}};
 
-/* Those that the other tests have kernels for, too: not all narrow columns (scan_case.h). */
+/* Types whose kernels the other tests compile as well: not all narrow columns (scan_case.h). */
 static const enum dtype usual[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
 
 static enum dtype draw_dtype(void)
@@ -46,7 +46,7 @@ static enum dtype draw_dtype(void)
                                : usual[scan_draw(sizeof usual / sizeof *usual)];
 }
 
-/* Mostly sizes around which kernels change their ways. */
+/* Draw a size, mostly one at which kernels change their method. */
 static int64_t draw_size(int64_t most)
 {
     static const int64_t edges[] = {
@@ -57,7 +57,7 @@ static int64_t draw_size(int64_t most)
     return size < most ? size : most;
 }
 
-/* Strides under which no two elements meet, dimensions in any order, steps between. */
+/* Draw strides without overlap, with dimensions in any order and gaps between elements. */
 static void draw_apart(const struct scan_desc *desc, int64_t *strides)
 {
     int order[RANK_MOST];
@@ -98,7 +98,7 @@ static bool draw_desc(struct scan_desc *desc)
     int64_t sizes[RANK_MOST];
     int rank = 1 + (int)scan_draw(RANK_MOST);
     int64_t room = INT64_C(1) << scan_draw(arguments.log2_most + 1);
-    int first = (int)scan_draw((uint32_t)rank); /* not always the outermost is the largest */
+    int first = (int)scan_draw((uint32_t)rank); /* the first one is not always largest */
     for (int i = 0; i < rank; i++) {
         int64_t *size = &sizes[(first + i) % rank];
         *size = i + 1 < rank ? draw_size(room) : room - scan_draw((uint32_t)(room / 4 + 1));

@@ -1,9 +1,9 @@
-/* Lines of floats of every kind and length, on every kind of device and by every kernel of exact
- * sums, compared with a big integer that is rounded bit by bit.
+/* Lines of floats of every family and length, on every kind of device and with every kernel of
+ * exact sums, compared with a big integer that is rounded bit by bit.
  *
  *   test_sums [--seed N]
  *
- * Without --seed every run draws other lines; the seed is printed. */
+ * Without --seed every run draws different lines; the seed is printed. */
 #include "tests/lib/float_inputs.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
@@ -16,8 +16,8 @@
 #include <time.h>
 
 enum {
-    MOST = 2100,  /* elements of a line, blocks are of 1024 */
-    CELLS = 40000 /* of a tensor, about */
+    MOST = 2100,  /* most elements of a line; a block has 1024 */
+    CELLS = 40000 /* approximate number of elements of a tensor */
 };
 
 static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
@@ -42,7 +42,8 @@ static bool runs_alone(const struct way *way, const char *variant)
     return way->aids.variant != NULL && strcmp(way->aids.variant, variant) == 0;
 }
 
-/* One tensor of `lines` lines, as rows or columns: the kernels of these run nothing else. */
+/* Describe a tensor of `lines` lines, as rows or columns, for a way with kernels that run only
+ * one of these layouts. */
 static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t length,
                                  size_t lines)
 {
@@ -57,7 +58,7 @@ static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t
 static void check(struct scan_device *device, const struct way *way, enum dtype dtype,
                   enum float_family family, size_t length, size_t lines)
 {
-    /* a row of one element is a column, a single column is a row */
+    /* A row of one element counts as a column, a single column as a row. */
     length += length == 1 && runs_alone(way, "scan_exact_rows");
     lines += lines == 1 && runs_alone(way, "scan_exact_columns");
     const struct scan_desc desc = describe(way, dtype, length, lines);
@@ -71,7 +72,7 @@ static void check(struct scan_device *device, const struct way *way, enum dtype 
     char what[160];
     for (size_t line = 0; line < lines; line++) {
         const bool columns = desc.axis == 0;
-        /* One line in eight is of another family than those beside it. */
+        /* One line in eight is of another family than its neighbours. */
         float_line_draw(dtype, scan_draw(8) == 0 ? float_family_draw(true) : family,
                         in + line * (columns ? 1 : length) * bytes, columns ? lines : 1,
                         length);
@@ -102,7 +103,7 @@ static void every_family(const void *context)
     scan_device_close(device);
 }
 
-/* Around vectors, tiles, strips and blocks, and partitions of some blocks. */
+/* Lengths around vectors, tiles, strips and blocks, and partitions of several blocks. */
 static void lengths_around_blocks(const void *context)
 {
     static const size_t edges[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384};
@@ -131,7 +132,7 @@ static void numbers_of_lines_around_strips(const void *context)
     scan_device_close(device);
 }
 
-/* The promise of exact sums to those who read them. */
+/* The property of exact sums that readers rely on. */
 static void sums_never_fall(const void *context)
 {
     static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,

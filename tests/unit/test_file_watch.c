@@ -54,7 +54,7 @@ static int tear_down(void **state)
     return status;
 }
 
-/* At the next look, a minute and more after the one before. */
+/* Check at the next time, more than a minute after the last. */
 static bool is_due(struct fixture *f)
 {
     f->now_ns += 61 * NS_PER_S;
@@ -78,7 +78,7 @@ static void a_change_is_due_when_two_looks_have_seen_it(void **state)
     assert_false(file_watch_due(&f->watch, f->now_ns + 59 * NS_PER_S));
     assert_true(is_due(f)); /* a minute later */
     file_watch_take(&f->watch);
-    assert_false(is_due(f)); /* it is in use now */
+    assert_false(is_due(f)); /* the file is in use now */
 }
 
 static void put_pipe(struct fixture *f)
@@ -136,7 +136,7 @@ static void a_pipe_in_place_of_the_file_is_due_to_be_refused_aloud(void **state)
     assert_true(is_due(f));
 }
 
-/* The file's times are `seconds` and `ns` after a moment. */
+/* Set the file's times to `seconds` and `ns` after a fixed time. */
 static void set_times(const char *path, time_t seconds, long ns)
 {
     const struct timespec at[2] = {{1700000000 + seconds, ns}, {1700000000 + seconds, ns}};
@@ -145,7 +145,7 @@ static void set_times(const char *path, time_t seconds, long ns)
 
 static void take(struct fixture *f)
 {
-    (void)is_due(f); /* it is seen as it is now */
+    (void)is_due(f); /* the watch knows the present state */
     file_watch_take(&f->watch);
     assert_false(is_due(f));
 }
@@ -240,7 +240,7 @@ static void *write_pipe(void *argument)
     return NULL;
 }
 
-/* Somebody waits for a reader, writes to the pipe and closes it. */
+/* A thread waits for a reader, writes to the pipe and closes it. */
 static void begin_writing(struct fixture *f, struct writer *writer, const char *text)
 {
     *writer = (struct writer){.path = f->path, .text = text};

@@ -1,4 +1,4 @@
-/* Which cells of an output are zeroed, and which are left to the kernel. */
+/* Which cells of an output are zeroed before the scan, and which ones the kernel zeroes. */
 #include "kernels/split.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void the_step_of_the_nearest_elements_is_told_where_layouts_nest(void **s
     assert_int_equal(scan_gaps_step(&crossing), 0);
 }
 
-/* Cells after zeroing: 0 or OLD as `outer` and the layout say. */
+/* Check the cells after zeroing: 0 or OLD, as `outer` and the layout require. */
 static void check(int64_t rows, int64_t columns, int64_t pitch, int64_t step, bool outer)
 {
     struct scan_plan plan = make(rows, columns, pitch, step);

@@ -1,5 +1,5 @@
-/* Several workers of one device: the first one measures the device before the others open it. The
- * workers of a GPU serve side by side, and after an error of one of them none takes a request before
+/* Several workers of one device. The first worker measures the device before the others open it. The
+ * workers of a GPU serve in parallel, and after an error of one of them none takes a request until
  * the device was opened again. The GPU is device 1 of the fake ones. */
 #include "tests/unit/fake_pool.h"
 
@@ -8,14 +8,15 @@ enum {
     WORKERS = DEVICE_POOL_WORKERS_MAX
 };
 
-/* Pause until a condition holds; it must within 20 s. */
+/* Pause until a condition holds; fails after 20 s. */
 #define AWAIT(condition)                                                      \
     for (uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S; !(condition);) { \
         assert_true(clock_now_ns() < until_ns);                               \
         fake_pause();                                                         \
     }
 
-/* Start the GPU, with the other device or alone, and await that all its workers are ready. */
+/* Start the GPU, with the other device or alone, and wait until all of its workers are
+ * ready. */
 static void start_gpu(struct fake_server *fakes, bool alone)
 {
     static const char *const words[] = {"--device-timeout-ms=60000", "--devices=1", NULL};
@@ -68,7 +69,7 @@ static void push_until_the_gpu_fails(struct fake_server *fakes)
     atomic_store(&fake.mode[GPU], FAKE_FAILS_INTACT);
     while (atomic_load(&fake.runs[GPU]) == 0) {
         assert_true(clock_now_ns() < until_ns);
-        fake_pause(); /* all workers sleep again, so that any may be next */
+        fake_pause(); /* all workers sleep again, so that any of them may be next */
         push_to_the_other(fakes);
     }
 }

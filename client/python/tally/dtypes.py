@@ -82,7 +82,7 @@ def elements_of(
     if array.dtype.kind == "m":
         return _times(array, dtype)
     wanted = None if dtype is None else sums_type(dtype)
-    name = _name_of(array.dtype)  # of a type in another byte order: None
+    name = _name_of(array.dtype)  # None for a type in another byte order
     if name is None:
         _refuse_changes(array.dtype)
         array = array.astype(_native(array.dtype), copy=False)
@@ -183,7 +183,7 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """Return b, f, i or u. NumPy's kind of bfloat16 is that of bytes without a type."""
+    """Return b, f, i or u. For NumPy, bfloat16 has the kind of untyped bytes."""
     return "f" if _name_of(dtype) == "bfloat16" else dtype.kind
 
 
@@ -284,7 +284,7 @@ def _largest_of(dtype: np.dtype[Any]) -> int:
 
 
 def _largest_magnitude(array: Array) -> int:
-    """Return the largest magnitude of integers or booleans, 0 if there are none."""
+    """Return the largest magnitude of integers or booleans; 0 for an empty array."""
     return max(abs(int(array.min())), abs(int(array.max()))) if array.size > 0 else 0
 
 

@@ -170,7 +170,7 @@ class Output(NamedTuple):
     result: Array  # the caller's array
     filled: Array  # the array that the answer's bytes fill: `result`, or a temporary one
     buffer: memoryview  # the memory of `filled`
-    strides: Sequence[int] | None  # of `filled` in elements; None if it is C-contiguous
+    strides: Sequence[int] | None  # strides of `filled` in elements; None if it is C-contiguous
 
 
 def output_buffer(

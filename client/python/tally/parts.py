@@ -52,8 +52,8 @@ def chains(scan: Scan, part_bytes: int) -> list[Chain]:
 
 
 def _segment_runs(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
-    """Yield the scans of runs of adjacent segments: of one segment, or of several that can be cut
-    into blocks of `part_bytes` along other dimensions only."""
+    """Yield the scans of runs of adjacent segments: a single segment, or several segments that can
+    be cut into blocks of `part_bytes` along other dimensions only."""
     array, axis, offsets = scan.operand.array, scan.operand.axis, segments.offsets
     lines = array.size // array.shape[axis] if _outermost(array)[:1] == [axis] else 1
     most = part_bytes // (lines * scan.operand.sums.itemsize)  # elements along the axis

@@ -131,7 +131,7 @@ def _grouped(keys: Array) -> Segments:
         order = _stable_order(keys)
         in_order = keys[order]
         sorted_starts = _starts(in_order)
-    except TypeError as error:  # of objects
+    except TypeError as error:  # keys of dtype object that cannot be compared
         raise InvalidArgument(
             f"groups cannot be sorted: {error}; give numbers instead, pandas.factorize(groups)[0]",
             field="groups",

@@ -1,4 +1,4 @@
-"""tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
+"""tally.dask: with any chunks, the bits equal those of one request, and workers hold few chunks."""
 
 import threading
 import weakref
@@ -22,8 +22,8 @@ rng = np.random.default_rng(18)
 
 @pytest.fixture(autouse=True)
 def threads_alone():
-    """dask on two threads. It is not imported with this file, since every process that runs tests
-    reads all files."""
+    """Run dask on two threads. dask is imported here, not with this file, since every test process
+    imports all files."""
     global da
     import dask
     import dask.array as da
@@ -182,7 +182,7 @@ def test_totals_of_chunks_wait_for_nothing_and_whole_lines_need_none(server):
 
 
 class Made:
-    """Counts the arrays that are there at a time."""
+    """Counts the arrays that exist at the same time."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -1,5 +1,5 @@
-"""tally.dask: the types of sums, NaN, initial values, times and complex numbers are those of the
-client, whatever the chunks; and xarray's reductions."""
+"""tally.dask: types of sums, NaN, initial values, times and complex numbers behave as in the
+client, with any chunks; and xarray's reductions."""
 
 import itertools
 import warnings
@@ -14,8 +14,8 @@ CHUNKS = [(2, 300), ((1, 4), (0, 256, 0, 444)), (5, 700)]
 
 @pytest.fixture(autouse=True)
 def threads_alone():
-    """dask on two threads. It is not imported with this file, since every process that runs tests
-    reads all files."""
+    """Run dask on two threads. dask is imported here, not with this file, since every test process
+    imports all files."""
     global da
     import dask
     import dask.array as da
@@ -50,7 +50,7 @@ def arrays():
 
 
 def is_right(sums, expected):
-    """Whether a dask array of the right type and chunks is computed to these sums."""
+    """Whether the dask array has the right type and chunks and computes to `expected`."""
     found, *blocks = da.compute(sums, *sums.to_delayed().reshape(-1))
     assert [block.shape for block in blocks] == list(itertools.product(*sums.chunks))
     return (

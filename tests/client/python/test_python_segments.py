@@ -1,4 +1,5 @@
-"""Segments of an axis: offsets against NumPy for each one, groups against pandas, both in parts."""
+"""Segments of an axis: offsets are compared with NumPy on each segment, groups with pandas, both
+also in parts."""
 
 import itertools
 
@@ -26,7 +27,7 @@ def same(left, right):
 
 
 def each_segment(sums_of, x, axis, offsets):
-    """The sums of each segment by itself, beside each other."""
+    """Concatenate the sums of each segment."""
     pieces = [
         sums_of(np.take(x, range(begin, end), axis)) for begin, end in itertools.pairwise(offsets)
     ]
@@ -220,7 +221,7 @@ def test_large_arrays_have_the_bits_of_one_request(connect, server, shape, optio
         expected = one.cumsum(x, axis, offsets=LONG, **options)
         for part_bytes in (1, 1000, 4096):
             if part_bytes == 1 and (name != "int8" or len(shape) > 1):
-                continue  # a request for each element
+                continue  # would send a request for each element
             told = []
             cut = connect(server.url, part_bytes=part_bytes)
             sums = cut.cumsum(
