@@ -143,10 +143,10 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
  * They do if there are index differences d[i], |d[i]| < size[i], not all zero, with sum d[i] *
  * stride[i] = 0. The question is hard in general, but not for layouts that occur:
  *
- *   - no two elements do if each stride is larger than the reach of all smaller dimensions; -
- *   some always do if there are more elements than addresses (pigeonhole principle); - two
- *   dimensions have a closed form; - more dimensions are searched, largest stride first. The
- *   smaller dimensions must cancel the
+ *   - no two elements do if each stride is larger than the reach of all smaller dimensions;
+ *   - some always do if there are more elements than addresses (pigeonhole principle);
+ *   - two dimensions have a closed form;
+ *   - more dimensions are searched, largest stride first. The smaller dimensions must cancel the
  *     sum of the larger ones, which leaves few choices. A search that takes too many steps ends
  *     as UNKNOWN. */
 

@@ -884,17 +884,17 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
 
 
 def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
-    server = start_server("--min-upload-rate", "64KiB", moves_clock=True)
-    size = 4 * MIB
+    server = start_server("--min-upload-rate", "85KiB", moves_clock=True)
+    size = 8 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
     with server.wire() as wire:
-        wire.send(request[: MIB + 1000])
-        # Memory grows in powers of two: by then a MiB has been read.
-        until(lambda: server.metric("tally_memory_reserved_bytes") > MIB)
-        server.pass_time_awake(GRACE_S + 1.5)
-        wire.send(request[MIB + 1000 : 2 * MIB + 1000])  # faster than the rate so far
+        wire.send(request[: 2 * MIB + 1000])  # enough for 24 seconds
+        # Memory grows in powers of two: by then two MiB have been read.
         until(lambda: server.metric("tally_memory_reserved_bytes") > 2 * MIB)
-        server.pass_time_awake(2 * MIB / 65536)
+        server.pass_time_awake(GRACE_S + 1.5)
+        wire.send(request[2 * MIB + 1000 : 4 * MIB + 1000])  # faster than the rate so far
+        until(lambda: server.metric("tally_memory_reserved_bytes") > 4 * MIB)
+        server.pass_time_awake(4 * MIB / (85 * 1024))
         says = "--min-upload-rate"
         calls.expect_error(wire.answer(), 408, "request_timeout", says=says)
         assert wire.closed()
