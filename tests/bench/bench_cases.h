@@ -46,8 +46,8 @@ void bench_case_describe(const struct bench_case *c, char *text, size_t room);
  * even one line fits. */
 bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc *found);
 
-/* Parse up to three numbers of at least `least`, separated by commas. Returns how many; 0: a
- * syntax error. */
+/* Parse up to three numbers of at least `least`, separated by commas. Returns their number, or
+ * 0 after a syntax error. */
 int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3]);
 
 #endif

@@ -109,8 +109,8 @@ static void framed_answers_are_verified(void **state)
     }
 }
 
-/* The answer in the pieces in which libcurl passes it on; the second piece has the end of the
- * head and the first floats. */
+/* Answer in chunks, which libcurl passes on one by one. The second chunk has the end of the
+ * JSON head and the first floats. */
 static void script_pieces(void *user, const struct fake_request *request,
                           struct fake_answer *answer)
 {

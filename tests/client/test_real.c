@@ -25,7 +25,8 @@ static int close_client(void **state)
     return 0;
 }
 
-/* Element `index` of an array of any type gets a small number; the sums fit every type. */
+/* Set element `index` of an array to a small number. The sums of these numbers fit every
+ * type. */
 static void put_number(enum tally_dtype dtype, void *array, size_t index, int number)
 {
     unsigned char *at = (unsigned char *)array + index * tally_dtype_bytes(dtype);
@@ -273,7 +274,8 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
                             800 * sizeof(float));
     tally_parts_close(parts);
 
-    /* A carry of another scan, or a damaged one: the server reports it, and nothing is lost. */
+    /* The server refuses a carry of another scan, and a damaged carry. The refusal does not
+     * change the position of the parts. */
     scan.reverse = 1;
     parts = tally_parts_open(other, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
@@ -293,7 +295,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     tally_close(other);
 }
 
-/* An initial value of any type is returned with its bits, as the sum of no elements. */
+/* A scan of no elements returns the initial value with unchanged bits, for every type. */
 static void an_initial_value_comes_back_as_it_went(void **state)
 {
     (void)state;
@@ -553,7 +555,8 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
-/* Inclusive, exclusive, or with each segment's initial sum; both directions, both axes. */
+/* Test inclusive sums, exclusive sums, and sums with each segment's initial value, in both
+ * directions and along both axes. */
 static void every_segment_is_a_line_of_its_own(void **state)
 {
     (void)state;

@@ -245,7 +245,7 @@ struct run {
     struct slab *slab;
     size_t most;   /* jobs in one call */
     size_t skew;   /* elements added to every offset, so that bases are misaligned */
-    bool in_place; /* if the plan allows it */
+    bool in_place; /* run in place if the plan allows it */
     char title[224];
 };
 
@@ -426,7 +426,7 @@ static bool take_switch(const char *argument, struct scan_aids *flags)
 }
 
 struct arguments {
-    size_t first; /* devices */
+    size_t first; /* number of the first device */
     size_t last;
     enum amount amount;
     size_t way;

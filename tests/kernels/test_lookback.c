@@ -37,7 +37,8 @@ static struct scan_device *open_device(enum scan_lookback lookback, unsigned tes
     return scan_case_device(&options);
 }
 
-/* Run a case in place or apart, `skew` elements into its slab, and compare the result. */
+/* Run a case, in place or with a separate output, at an offset of `skew` elements in its slab,
+ * and compare the result. */
 static uint32_t run_case(struct scan_device *device, const struct scan_case *c, bool in_place,
                          size_t skew, const char *what)
 {
@@ -59,8 +60,9 @@ static uint32_t run_case(struct scan_device *device, const struct scan_case *c, 
     return report.launches;
 }
 
-/* Every combination of type and way is a program to build. A single fault shows with one type;
- * the combination of all faults is run with two types of different tile and sum sizes. */
+/* Each combination of type and way needs another program, which takes long to compile. So a way
+ * with a single fault runs with one type, and the way with all faults runs with two types that
+ * differ in the sizes of tiles and sums. */
 static void lines_agree_with_the_oracle(const void *context)
 {
     static const enum dtype types[] = {DTYPE_I32, DTYPE_I8, DTYPE_I64, DTYPE_U16};

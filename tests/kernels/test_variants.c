@@ -223,7 +223,7 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     }
 }
 
-/* Return the work items for a tensor of columns on a machine with so many threads. *each:
+/* Return the work items for a tensor of columns on a device with `threads` threads. *each:
  * columns of every item but the last. */
 static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, uint64_t *each)
 {

@@ -152,8 +152,8 @@ static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
                         : draw_sign(dtype) | tail;
 }
 
-/* Draw element k of: a number, half a unit in its last place, and tails at which other
- * launches or blocks may begin. */
+/* Draw element k of a line: element 0 is a number, element 1 is half a unit in its last place,
+ * and the others are tails. Another launch or block may begin at any tail. */
 static uint64_t draw_tail(enum dtype dtype, size_t k)
 {
     static int size;

@@ -102,11 +102,13 @@ static void memory_over_the_limit_is_waited_for_in_proportion(void **state)
     client_give_memory(&client, 800, 10 * NS_PER_S);
     assert_true(client_take_memory(&client, 800, 1000, &wait_ns));
     assert_false(client_take_memory(&client, 400, 1000, &wait_ns));
-    assert_int_equal(wait_ns / NS_PER_MS, 2500); /* for a quarter of the memory that is held */
+    /* The wait is the time until a quarter of the held memory is given back. */
+    assert_int_equal(wait_ns / NS_PER_MS, 2500);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_S, 10);
     assert_true(client_take_memory(&client, 8, 1000, &wait_ns));
-    client_give_memory(&client, 8, 0); /* short ones hardly affect the estimate for long ones */
+    /* A short request hardly affects the estimate for long ones. */
+    client_give_memory(&client, 8, 0);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_MS, 9900);
 }
@@ -158,8 +160,8 @@ static void an_address_is_a_client_and_of_ipv6_its_network_is(void **state)
     assert_false(are_one("192.0.2.1", "192.0.2.2"));
     assert_true(are_one("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(are_one("unix", "::1"));              /* the network of ::1 is all 0 */
-    assert_false(are_one("192.0.2.1", "c000:201::1")); /* begins alike */
+    assert_false(are_one("unix", "::1"));              /* ::1: all network bytes are 0 */
+    assert_false(are_one("192.0.2.1", "c000:201::1")); /* equal first bytes */
 }
 
 int main(void)

@@ -466,7 +466,8 @@ static void tensors_may_lie_in_shared_memory(void **state)
     assert_string_equal(probe.call.output_shm.region, "out");
 }
 
-/* Also without a known length, where all of a raw request is its head. */
+/* Test requests of unknown length, without Inference-Header-Content-Length and with the value
+ * 0. */
 static void a_carry_before_the_body_is_refused(void **state)
 {
     (void)state;

@@ -80,7 +80,7 @@ static void round_trip_in_pieces_of_any_size(void **state)
     free(text);
 }
 
-/* Even if the input so far would give more output. */
+/* The decompression stops although the input that has been read would give more output. */
 static void a_bomb_stops_where_its_sink_is_full(void **state)
 {
     enum {
@@ -161,7 +161,7 @@ static void damage_is_noticed(void **state)
     struct sink sink = {.refuse = STATUS_OK};
     struct error err = ERROR_INIT;
     (void)state;
-    packed[count - 1] ^= 1; /* the checksum */
+    packed[count - 1] ^= 1; /* damage the checksum */
     assert_int_equal(unpack(CODING_DEFLATE, packed, count, 100, &sink, &err),
                      STATUS_INVALID_ENCODING);
     free(sink.bytes);

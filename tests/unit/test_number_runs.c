@@ -137,7 +137,8 @@ static void decimal_text(char out[64])
     } else if (random % 64 == 1) {
         (void)snprintf(out, 64, "%s", middles[next_random() % ARRAY_COUNT(middles)]);
     } else {
-        const int digits = 1 + (int)(random % 23); /* after the point; 18 are not zero */
+        /* Digits after the point. If there are more than 18, the first ones are zeros. */
+        const int digits = 1 + (int)(random % 23);
         const double scale = digits > 18         ? pow(10, 18 - digits)
                              : next_random() % 2 ? 1
                                                  : (double)(next_random() % 100000);
@@ -219,7 +220,7 @@ static void text_that_is_no_number_ends_a_run_at_every_position(void **state)
             uint64_t values[RUN_MAX];
             const struct number_run run =
                 number_run_reader_of(dtype)(text, text + bytes, RUN_MAX, values);
-            /* "1.5 " has a number */
+            /* One of the other texts, "1.5 ", is itself a number. */
             assert_true(run.count <= (uint64_t)before + 2);
             (void)check_runs(dtype, text, bytes);
         }

@@ -134,7 +134,7 @@ static void a_path_that_is_told_is_one_of_its_row_and_its_model_exists(void **st
         char path[200] = "";
         char copy[ROUTE_NEAR_BYTES];
         char text[ROUTE_NEAR_BYTES];
-        for (const char *at = form; *at != '\0'; at++) { /* %s: the name, perhaps twice */
+        for (const char *at = form; *at != '\0'; at++) { /* replace %s by the name */
             const bool named = at[0] == '%';
             text_append(path, sizeof path, named ? "%s" : "%.1s", named ? name : at);
             at += named;

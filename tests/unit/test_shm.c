@@ -584,7 +584,8 @@ enum {
     MANY_BYTES = 256 << 20 /* freeing it takes many times as long as creating a thread */
 };
 
-/* Create and open an object without a name; registered as `name` unless that is NULL. */
+/* Create an object without a name and return its descriptor. If `name` is not NULL, register
+ * the object under it. */
 static int make_nameless(struct shm_registry *registry, const char *name, off_t bytes)
 {
     make_object(1);
