@@ -25,8 +25,7 @@ static int close_client(void **state)
     return 0;
 }
 
-/* Set element `index` of an array to a small number. The sums of these numbers fit every
- * type. */
+/* Set element `index` to a small number, so that the sums fit every type. */
 static void put_number(enum tally_dtype dtype, void *array, size_t index, int number)
 {
     unsigned char *at = (unsigned char *)array + index * tally_dtype_bytes(dtype);
@@ -274,8 +273,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
                             800 * sizeof(float));
     tally_parts_close(parts);
 
-    /* The server refuses a carry of another scan, and a damaged carry. The refusal does not
-     * change the position of the parts. */
+    /* A carry of another scan and a damaged carry are refused; the position does not change. */
     scan.reverse = 1;
     parts = tally_parts_open(other, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
@@ -555,8 +553,7 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
-/* Test inclusive sums, exclusive sums, and sums with each segment's initial value, in both
- * directions and along both axes. */
+/* Test inclusive, exclusive and initial sums, in both directions and along both axes. */
 static void every_segment_is_a_line_of_its_own(void **state)
 {
     (void)state;

@@ -638,8 +638,7 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
     struct fixture f;
     (void)state;
     set_up(&f, 1, NULL);
-    /* In this mode the device does not access memory while it hangs. */
-    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS);
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* hangs without access to memory */
     begin(&f, rows, SLICE);
     send_payload(&f, SLICE, TENSOR);
     await_read(&f);
