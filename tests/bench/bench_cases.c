@@ -1,4 +1,5 @@
-/* The layouts, each with the element types and flags that it is measured with. */
+/* The table of layouts. Each row has the element types and flags with which its layout is
+ * measured. */
 #include "tests/bench/bench_cases.h"
 
 #include "proto/dtype.h"

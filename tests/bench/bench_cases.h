@@ -37,7 +37,8 @@ struct bench_case {
     bool quick; /* also part of --quick */
 };
 
-/* Store every case, or only the given shape in float32. Returns the number of cases. */
+/* Store all cases; if `shape` is not NULL, store only that shape, in float32. Returns the
+ * number of cases. */
 size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASES_MAX]);
 
 void bench_case_describe(const struct bench_case *c, char *text, size_t room);

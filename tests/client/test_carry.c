@@ -1,5 +1,5 @@
 /* Carries in libtally: tally_carry_add() against sums of wide integers, invalid carries, and
- * tally_totals() with servers that answer right and wrong. This file computes the expected
+ * tally_totals() with correct and wrong answers of a server. This file computes the expected
  * bytes from integers of DENSE words, by the table of docs/carry.md. */
 #include "tests/client/lib/support.h"
 

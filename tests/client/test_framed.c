@@ -1,4 +1,4 @@
-/* Framed answers (a JSON head before the buffer), as of the DirectML API, from a server that
+/* Framed answers (a JSON head before the buffer), as in the DirectML API, from a server that
  * misbehaves. */
 #include "tests/client/lib/support.h"
 

@@ -43,7 +43,7 @@ struct wire_request {
 };
 
 /* Append a request and describe the expected answer. Returns how many bytes to send at once.
- * *edited: bytes were changed, so that no particular answer is expected. */
+ * *edited is true if bytes were changed; then no particular answer is expected. */
 size_t wire_request_make(struct wire_reader params, unsigned client, unsigned number,
                          struct wire_text *out, struct wire_request *request, bool *edited);
 

@@ -337,7 +337,8 @@ static int by_type(const void *a, const void *b)
     return types != 0 ? types : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-/* Run the corpus on a device. way: 1 for the first way, 0 for all ways of the amount. */
+/* Run the corpus on a device. way: number of the only way, from 1; 0: all ways of the
+ * amount. */
 static void run_device(size_t number, const struct scan_aids *flags, enum amount amount,
                        size_t way, struct slab *slab)
 {

@@ -1,7 +1,7 @@
-/* Look-back (gpu_lookback.cl), which scans long lines of integers, under hostile conditions:
- * work-groups that publish late or never, or ignore published values, a single thread, garbage
- * in their memory; and the trial that decides whether look-back is used. Every output is
- * compared with the oracle. */
+/* Look-back (gpu_lookback.cl) scans long lines of integers. These tests run it under hostile
+ * conditions: work-groups publish late or never, or ignore published values; their memory
+ * contains garbage; a single thread runs all of them. Other tests cover the trial that decides
+ * whether look-back is used. Every output is compared with the oracle. */
 #include "kernels/device.h"
 #include "kernels/program.h"
 #include "tests/lib/cl_fault.h"
@@ -90,8 +90,8 @@ static void lines_agree_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* More superblocks than the window of a work-group (128, or 2 under test), so that the window
- * must move back. */
+/* The line has more superblocks than the window of a work-group (128, or 2 under test), so that
+ * the window must move back. */
 static void a_line_longer_than_the_window_agrees(const void *context)
 {
     const struct way *way = context;

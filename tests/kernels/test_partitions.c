@@ -1,6 +1,6 @@
-/* Lines cut into partitions, with more threads than cores: the scans of a launch begin after
- * the totals of all partitions are known, as a scan in place overwrites the input of other
- * totals. Hundreds of launches must end, each with the oracle's bytes. */
+/* Lines cut into partitions, with more threads than cores: the scans of a launch must not begin
+ * before the totals of all partitions are known, because a scan in place overwrites the input
+ * of other totals. Hundreds of launches must end, each with the oracle's bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"

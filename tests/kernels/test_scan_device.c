@@ -20,7 +20,7 @@ static size_t align_up(size_t bytes)
 }
 
 /* Place the tensors in the slabs alternately, with guard bytes around each. Every second tensor
- * that can run in place does; the output of any other is in a random slab. */
+ * runs in place if it can; the output of any other tensor is in a random slab. */
 static void lay_out(struct scan_case *tensors, size_t count, struct slab **slabs,
                     size_t slab_count)
 {
@@ -260,7 +260,8 @@ static void large_tensors_agree_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* More jobs than the device's first table can hold, behind a launch that uses the table. */
+/* The batch has more jobs than the device's first table can hold, and follows a launch that
+ * uses this table. */
 static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
 {
     const struct scan_way *way = context;

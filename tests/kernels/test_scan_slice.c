@@ -168,7 +168,8 @@ static void slices_give_the_oracles_bits(const void *context)
     }
 }
 
-/* Complete tensors in any layout and direction; gaps of the output are zeroed before. */
+/* Layouts of complete tensors, which are scanned in any direction. Gaps of the output are
+ * zeroed before the scan. */
 static const struct layout {
     int rank;
     int64_t sizes[3];

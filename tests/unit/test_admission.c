@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A request without a place ends: its memory is released. */
+/* A small request, which needs no place, ends and gives its memory back. */
 static void end_small_request(struct fixture *f)
 {
     struct request small = {.admission = {.state = ADMISSION_NONE}};

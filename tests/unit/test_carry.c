@@ -52,7 +52,7 @@ static void encode(struct made *made, const struct carry_head *head)
     assert_int_equal(carry_encode(head, made->bytes, NULL, &made->count, &err), STATUS_OK);
 }
 
-/* Decode the sums of a carry that is valid in itself. */
+/* Check the head and the CRC of a carry, and decode its sums. */
 static enum status decode(const unsigned char *bytes, uint64_t count, void *sums,
                           struct error *err)
 {

@@ -65,7 +65,8 @@ static void bytes_that_never_arrived_do_not_count(void **state)
     assert_true(sends(2, 1, 0));
 }
 
-/* Times above a day count as a day; bytes that never arrived are subtracted from that. */
+/* Announced bytes count as at most a day of sending time. After the body this time is replaced
+ * by that of the received bytes, which is also at most a day. */
 static void a_client_that_announces_more_than_a_day_pays_only_for_received_bytes(void **state)
 {
     (void)state;

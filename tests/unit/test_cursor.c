@@ -507,8 +507,8 @@ static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
     atomic_store(&paced_runs, 0);
 }
 
-/* Scan a tensor whose bytes arrive while the device is busy with another one, then in slices
- * that take `ns` each. Returns the number of slices; paced_bytes[1] is the first. */
+/* Scan a tensor whose bytes arrive while the device runs another request. Then its slices run,
+ * for `ns` each. Returns the number of slices; paced_bytes[1] is the first. */
 static size_t slices_at_pace(uint64_t ns)
 {
     struct fixture f;

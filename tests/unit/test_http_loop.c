@@ -1,6 +1,6 @@
-/* The start and the end of a loop, and texts that wait for another round of it
- * (server/http/http_loop.c): the whole service on a Unix socket, without the heartbeat, which
- * would find forgotten work. */
+/* The start and the end of a loop, and texts that wait for the loop's next round
+ * (server/http/http_loop.c). The whole service runs on a Unix socket, without the heartbeat,
+ * which would find forgotten work. */
 #include "server/base/config.h"
 #include "server/http/loop.h"
 #include "server/service.h"

@@ -30,7 +30,8 @@ static enum status collect(void *context, const void *bytes, size_t count, struc
     return STATUS_OK;
 }
 
-/* Half noise, half zeros: sizes vary, and output crosses pieces. */
+/* Make a text whose first half is noise and whose second half is zeros. Pieces of it unpack to
+ * different sizes, and output crosses pieces. */
 static unsigned char *make_text(void)
 {
     unsigned char *text = calloc(1, TEXT_BYTES);

@@ -192,7 +192,7 @@ static void nor_packs_one(void **state)
     submit_without_elements(*state, "20000,0", CODEC_FORMAT_RAW, CODING_GZIP);
 }
 
-/* Submit a JSON request on this thread; one text has its numbers and its carry. */
+/* Submit a JSON request, whose text has the numbers and the carry, on this thread. */
 static bool submit_text(struct fixture *f, const char *text)
 {
     struct request *request = &f->request;

@@ -105,8 +105,8 @@ static void the_nearest_path_is_told(void **state)
     assert_null(route_nearest(many, near));
 }
 
-/* Every path of a row, with one segment changed, omitted, doubled or added, and with names that
- * exist or do not. */
+/* Test every path of a row with one segment changed, omitted, doubled or added, and with names
+ * that exist or do not exist. */
 static void a_path_that_is_told_is_one_of_its_row_and_its_model_exists(void **state)
 {
     static const char *const paths[] = {"/v1/cumsum/totals",

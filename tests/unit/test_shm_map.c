@@ -207,7 +207,8 @@ static void maps_that_cannot_be_are_refused(void **state)
     close(fd);
 }
 
-/* Return how a child ends that calls `action`; it leaves no core file. */
+/* Call `action` in a child process, which leaves no core file. Returns the signal that ended
+ * the child, or its exit code. */
 static int end_of(void (*action)(void))
 {
     pid_t child = fork();
