@@ -305,7 +305,7 @@ static void an_initial_value_comes_back_as_it_went(void **state)
             uint64_t initial = (uint64_t)(i + 1) * UINT64_C(0x9E3779B97F4A7C15);
             uint64_t output = 0;
             struct tally_error err;
-            if (variant <= TALLY_FLOAT64) /* except NaN, whose payload is not kept */
+            if (variant <= TALLY_FLOAT64) /* excludes NaN, whose payload is not kept */
                 initial &= ~(UINT64_C(1) << (8 * element - 2));
             initial &= UINT64_MAX >> (64 - 8 * element);
             struct tally_scan scan = {.struct_size = sizeof scan,

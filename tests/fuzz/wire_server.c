@@ -76,7 +76,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     uint64_t most = now_ns + HEARTBEAT_REAL_MS * NS_PER_MS;
     const struct timespec real = clock_timespec((until_ns < most ? until_ns : most) - ahead);
     int result = __real_pthread_cond_timedwait(cond, mutex, &real);
-    return result != 0 && until_ns > most ? 0 : result; /* a spurious wakeup */
+    return result != 0 && until_ns > most ? 0 : result; /* 0: like a spurious wakeup */
 }
 
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t timeout,

@@ -591,7 +591,7 @@ static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **sta
         (void)admission_pace(f->admission, slow[i], 0);
     }
     assert_false(enter(f, slow[0], 900 * MIB));
-    expect_admitted(f, NULL); /* the other one may end */
+    expect_admitted(f, NULL); /* the other request may end */
     assert_false(enter(f, slow[1], 900 * MIB));
     expect_admitted(f, slow[0]);
     assert_int_equal(slow[0]->admission.promised_bytes, 136 * MIB); /* all remaining memory */
@@ -619,9 +619,9 @@ static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **s
     expect_admitted(f, pair[1]);
     assert_false(enter(f, pair[1], 900 * MIB));
     (void)admission_sweep(f->admission, now_ns + 60 * NS_PER_S);
-    expect_admitted(f, NULL); /* the other one is active and will give memory back */
+    expect_admitted(f, NULL); /* the other request is active and will give memory back */
     assert_false(enter(f, pair[0], 900 * MIB));
-    expect_admitted(f, pair[0]); /* it is the older one */
+    expect_admitted(f, pair[0]); /* the older of the two */
     expect_admitted(f, NULL);
     leave(f, pair[0]);
     expect_admitted(f, pair[1]);

@@ -155,7 +155,7 @@ static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **stat
     assert_int_equal(memory_reserve(f->memory, 0, 120 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[0], 1500 * MIB));
     assert_false(enter(f, small[0], 4 * MIB));
-    expect_admitted(f, small[0]); /* the other one is active */
+    expect_admitted(f, small[0]); /* the other request is active */
     assert_int_equal(memory_reserve(f->memory, 0, 60 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[1], 1500 * MIB));
     assert_false(enter(f, small[1], 4 * MIB));

@@ -258,7 +258,8 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
     struct request *dear[2 * ADMISSION_PLACES];
     pass_slowly_in_turn(f, &client, &second, 1000 * MIB, dear);
     const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
-    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0); /* it may have a place at once */
+    /* `other` may have a place at once. */
+    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0);
     leave(f, dear[0]);
     leave(f, dear[ADMISSION_PLACES]);
     struct request *own = request_of(f, &other);

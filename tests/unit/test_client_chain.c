@@ -225,7 +225,7 @@ static void a_chain_that_names_an_authority_passes_in_both_versions(void **state
         add(f, &between);
         assert_int_equal(check(f), STATUS_OK);
         begin_message(f);
-        add(f, &made); /* signed by an unknown authority */
+        add(f, &made); /* signed by `between`, which is not in the message */
         expect_refused(f, GNUTLS_A_UNKNOWN_CA, "its issuer is unknown");
         forget(&made);
         forget(&between);

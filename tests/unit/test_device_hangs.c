@@ -218,7 +218,7 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
     (void)state;
     struct fake_server fakes;
     start(&fakes, 1);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment, so that a batch collects */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(&fakes, DTYPE_F32);
     while (stats_of(&fakes, 0).running == 0) {
     }

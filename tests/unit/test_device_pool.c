@@ -56,7 +56,7 @@ static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(vo
     assert_true(fake_server_init(&fakes, quick, &err));
     struct request *early = push(&fakes, DTYPE_F32);
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-    assert_ptr_equal(fake_finished(&fakes), early); /* by the other device */
+    assert_ptr_equal(fake_finished(&fakes), early); /* computed by the other device */
     assert_int_equal(early->error.status, STATUS_OK);
     assert_int_equal(early->scan.device, 1);
     fake_release(&fakes, early);
@@ -177,7 +177,7 @@ static void a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early(void **
     const struct device_stats stats = stats_of(&fakes, 0);
     assert_int_equal(stats.errors, 1);
     assert_string_equal(stats.last_error, "it caught fire");
-    request = push(&fakes, DTYPE_F32); /* the first is retried after 200 ms at the earliest */
+    request = push(&fakes, DTYPE_F32); /* device 0 is opened again after at least 200 ms */
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
     fake_release(&fakes, request);
@@ -283,7 +283,7 @@ static void push_batch(struct fake_server *fakes, enum fake_mode mode,
 {
     fake_reset(1);
     start_with(fakes, patient);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment, so that a batch collects */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(fakes, DTYPE_F32);
     while (stats_of(fakes, 0).running == 0) {
     }

@@ -175,7 +175,7 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
             }
         }
     }
-    for (uint64_t round = 2; round < 5; round++) { /* each has run once already */
+    for (uint64_t round = 2; round < 5; round++) { /* each daemon has run once already */
         for (int turn = 0; turn < CLIENTS * (EACH - 1); turn++) {
             assert_int_equal(run_next(world, 20000)->runs, round);
         }

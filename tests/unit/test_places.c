@@ -135,7 +135,7 @@ the_client_with_most_connections_loses_the_one_that_is_idle_for_longest(void **s
     }
     be_busy(conns[3], NOW);
     struct newcomer *newcomer = come(2, PLACES_WAITS);
-    assert_ptr_equal(next(&evicted), newcomer); /* at once: the evicted one is still open */
+    assert_ptr_equal(next(&evicted), newcomer); /* the evicted one is still open */
     assert_ptr_equal(evicted, conns[4]);
     assert_int_equal(world.named[0]->connections, 4);
     assert_int_equal(world.named[2]->connections, 1);

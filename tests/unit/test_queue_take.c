@@ -274,7 +274,7 @@ static bool one_behind_is_taken(struct queue *queue, enum dtype dtype, int64_t e
     if (!take_in_time(queue, 1, &batch)) {
         return false;
     }
-    const bool in_order = batch == first; /* else the other one was due first */
+    const bool in_order = batch == first; /* false: the other request was due first */
     free_chain(batch);
     bool taken = take_in_time(queue, 1, &batch);
     if (taken) {

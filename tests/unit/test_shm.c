@@ -313,7 +313,7 @@ static void a_configured_prefix_is_required_of_every_key(void **state)
     static const struct {
         const char *prefix;
         enum status status;
-    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* the text elsewhere in the key is not enough: */
+    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* the prefix inside the key is not enough: */
                 {"test_", STATUS_FORBIDDEN},
                 {"tally_test_", STATUS_OK}};
     (void)state;

@@ -181,7 +181,7 @@ static void workers_that_wait_for_the_first_one_end_when_the_pool_is_stopped(voi
     while (atomic_load(&fake.opens[0]) == 0) {
         fake_pause();
     }
-    assert_false(device_pool_stop(fakes.server.devices)); /* the first one is in its driver */
+    assert_false(device_pool_stop(fakes.server.devices)); /* worker 0 is in its driver */
     assert_int_equal(atomic_load(&fake.opens[0]), 1);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_server_deinit(&fakes));
