@@ -153,7 +153,8 @@ static void one_compute_unit_gives_the_same_bits(const void *context)
 
 /* ---- huge ---- */
 
-/* Sanitizers need several bytes for each byte: run the same tests with smaller sizes. */
+/* A sanitizer needs several bytes of memory for each byte of the program, so these builds test
+ * smaller sizes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SHRINK 64
 #else

@@ -281,8 +281,8 @@ static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* Two rows far apart: offsets beyond 2^31 elements, buffers beyond 2^32 bytes. In the batch,
- * the same rows without the gap come first. */
+/* Scan two rows that are far apart: offsets are beyond 2^31 elements, or buffers beyond 2^32
+ * bytes. The first job of the batch has the same rows without the gap. */
 static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stride)
 {
     enum {

@@ -577,7 +577,8 @@ static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
     leave(f, next);
 }
 
-/* If one of them needs more than the free memory, infer_charge() decides which one ends. */
+/* If one of the slow bodies needs more than the free memory, infer_charge() decides which
+ * request ends. */
 static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;

@@ -101,7 +101,7 @@ static void unknown_top_level_keys_are_ignored(void **state)
           Y_2X2("[1.0,2.0,4.0,6.0]"));
 }
 
-/* As in Triton, which reads only the members that it knows. */
+/* Triton also reads only the members that it knows. */
 static void unknown_members_of_tensors_are_ignored_and_unknown_parameters_refused(void **state)
 {
     (void)state;

@@ -201,7 +201,7 @@ static void the_launch_of_a_quick_device_costs_it_the_small_requests(void **stat
     make_worker(&slow, 1, NEVER_LATE * NS_PER_US, NEVER_LATE * 10);
     assert_null(take(&quick, 0));
     assert_null(take(&slow, 0));
-    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated: a microsecond */
+    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated time: 1 us */
     assert_null(take(&quick, 0));
     assert_ptr_equal(take(&slow, 1), small);
     assert_null(take(&slow, 0));

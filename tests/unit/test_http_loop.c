@@ -229,7 +229,8 @@ static void await_ready(int fd)
     }
 }
 
-/* Otherwise the time for printing the answer would not be charged to the client. */
+/* The time for printing the answer must be charged to the client, which happens only in the
+ * turn of its connection. */
 static void a_request_that_returns_is_continued_in_the_turn_of_its_connection(void **state)
 {
     static const char text[] = "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"

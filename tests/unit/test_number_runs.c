@@ -110,14 +110,15 @@ static const char *const texts[] = {
     "3.0",
 };
 
-/* A random text; mostly one of the same few. */
+/* Store a random text of `texts`, mostly one of the first four. */
 static void few_text(char out[64])
 {
     const char *text = texts[next_random() % ARRAY_COUNT(texts)];
     (void)snprintf(out, 64, "%s", next_random() % 4 != 0 ? texts[next_random() % 4] : text);
 }
 
-/* A random decimal as in long runs; some are halfway between two floats. */
+/* Store a random decimal of the kind that long runs have. Some decimals are halfway between two
+ * floats. */
 static void decimal_text(char out[64])
 {
     static const char *const middles[] = {"4503599627370496.5",
@@ -260,7 +261,8 @@ static void runs_print_each_number_as_it_is_alone_and_stay_in_their_room(void **
     release_page(page, bytes);
 }
 
-/* Numbers as in tensors: neighbours are of the same kind. */
+/* Return a random number of a kind, as tensors have many of one kind. before: the previous
+ * number. */
 static double next_of_kind(int kind, double before)
 {
     uint64_t random = next_random();

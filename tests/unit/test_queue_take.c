@@ -127,7 +127,7 @@ static void a_batch_of_floats_is_bounded_by_what_the_slowest_data_take(void **st
     const struct queue_batching wide = {
         .worker = &fake_taker, .max_requests = 8, .max_bytes = UINT64_MAX};
     for (int i = 0; i < 8; i++) {
-        push(*state, DTYPE_F32, 200000); /* random bits that take 4 ms each */
+        push(*state, DTYPE_F32, 200000); /* random bits: 4 ms for each request */
     }
     for (int i = 0; i < 4; i++) {
         free_chain(take(*state, &wide, 2));
@@ -294,7 +294,8 @@ static bool one_of_another_type_is_taken(struct queue *queue, uint64_t due_ms)
     return one_behind_is_taken(queue, DTYPE_I64, 4, due_ms);
 }
 
-/* Neither request joins the batch, and both wait for it. */
+/* In each attempt a request that cannot join the batch waits behind it. The deadline of that
+ * request must end the delay of the batch in time. */
 static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
 {
     in_time(*state, one_of_the_other_lane_is_taken);

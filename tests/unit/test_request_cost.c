@@ -263,7 +263,7 @@ static void a_text_costs_some_times_its_bytes(void **state)
     free(text);
 }
 
-/* As beside_ns(), with requests whose last byte has not arrived. */
+/* Does the same as beside_ns() with requests whose last byte has not arrived. */
 static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
 {
     const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
