@@ -1,7 +1,7 @@
 /* Check number text against charconv. Random float32 and float64 numbers are printed, and the
  * digits must equal those of std::to_chars(); then the text is read back. Half of the numbers
- * have any bits, half are printed without an exponent. Texts with more digits are read as well,
- * and must give the numbers that std::from_chars() gives.
+ * have random bits. The other half have a magnitude that is printed without an exponent. Texts
+ * with more digits are read as well, and must give the numbers that std::from_chars() gives.
  *
  *   build/release/tests/accuracy/number_text [--all]     10^6 of each; 10^9 and 10^8
  *

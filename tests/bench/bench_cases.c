@@ -1,4 +1,5 @@
-/* The layouts, each with the element types and flags that it is measured with. */
+/* The table of layouts. Each row has the element types and flags with which its layout is
+ * measured. */
 #include "tests/bench/bench_cases.h"
 
 #include "proto/dtype.h"
@@ -69,7 +70,8 @@ int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3])
     return count;
 }
 
-/* Flags and types of a layout. Only signed integers: unsigned ones share their kernels. */
+/* Flags and types of a layout. Unsigned integers are not measured, because they use the kernels
+ * of signed integers. */
 enum case_flag {
     EXCLUSIVE = 1,
     REVERSE = 2,
@@ -146,8 +148,8 @@ static int64_t at_least_1(int64_t step)
     return step > 1 ? step : 1;
 }
 
-/* Compute the strides of a side. Returns the number of elements that it spans, repeated
- * dimensions counted in full. */
+/* Compute the strides of a side. Returns the number of elements that the side spans. A repeated
+ * dimension counts with its full size. */
 static int64_t lay_out(const struct side *side, const struct scan_desc *desc, int64_t *strides)
 {
     int64_t stride = at_least_1(side->step);

@@ -37,7 +37,8 @@ struct bench_case {
     bool quick; /* also part of --quick */
 };
 
-/* Store every case, or only the given shape in float32. Returns the number of cases. */
+/* Store all cases; if `shape` is not NULL, store only that shape, in float32. Returns the
+ * number of cases. */
 size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASES_MAX]);
 
 void bench_case_describe(const struct bench_case *c, char *text, size_t room);
@@ -46,8 +47,8 @@ void bench_case_describe(const struct bench_case *c, char *text, size_t room);
  * even one line fits. */
 bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc *found);
 
-/* Parse up to three numbers of at least `least`, separated by commas. Returns how many; 0: a
- * syntax error. */
+/* Parse up to three numbers of at least `least`, separated by commas. Returns their number, or
+ * 0 after a syntax error. */
 int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3]);
 
 #endif

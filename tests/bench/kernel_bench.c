@@ -9,18 +9,18 @@
  *
  * The copy moves the same number of bytes, with streaming stores on a CPU, and restores the
  * input that a scan in place has overwritten. Scans run in place, as in the service, or from
- * one buffer to another ("apart"; --apart: every case). --bytes: every case with tensors of
- * each of these sizes.
+ * one buffer to another ("apart"; with --apart in every case). --bytes runs every case with
+ * tensors of each of these sizes.
  * --cpu-time measures processor time instead of wall time: for a CPU shared with other
  * programs.
- * --gpu-kernels runs the kernels for GPUs on any device; --lookback: how they scan long rows
- * (both: every scan twice). --variant runs everything with the variant of one kernel
- * (scan_rows, scan_columns, scan_narrow, scan_tiles, scan_generic, gpu_scan) and omits cases
- * that it cannot run.
- * --phases prints the times of upload, scan and download, and the time for all of them in the
- * service's way: in slices whose phases overlap, so that it may be less than their sum. Tensors
- * are in pinned memory, if the device has some. Without --phases a tensor is transferred whole,
- * and its scan is one set of launches.
+ * --gpu-kernels runs the kernels for GPUs on any device; --lookback chooses how these kernels
+ * scan long rows (both: every scan twice). --variant runs everything with the variant of one
+ * kernel (scan_rows, scan_columns, scan_narrow, scan_tiles, scan_generic, gpu_scan) and omits
+ * cases that it cannot run.
+ * --phases prints the times of upload, scan and download. It also prints the time for all of
+ * them together, as the service runs them: in slices whose phases overlap, so this time may be
+ * less than the sum of the three. Tensors are in pinned memory, if the device has some. Without
+ * --phases a tensor is transferred whole, and its scan is one set of launches.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
@@ -48,7 +48,7 @@ struct settings {
     bool cpu_time;
     bool list;
     bool gpu_kernels;
-    bool apart; /* every case */
+    bool apart; /* run every case from one buffer to another */
     bool phases;
     const char *lookback;      /* on, off or both; NULL: not given */
     uint64_t sizes[SIZES_MAX]; /* bytes of the input */
@@ -59,7 +59,7 @@ struct settings {
     const char *json;
     const char *variant;
     struct layout shape;   /* shape of --shape; rank 0: all layouts of the table */
-    int64_t strides[2][3]; /* of --strides and --output-strides */
+    int64_t strides[2][3]; /* values of --strides and --output-strides */
     int stride_count[2];
 };
 
@@ -71,8 +71,8 @@ struct result {
     double high;
 };
 
-/* --shape: measure float32, one tensor of exactly that shape, with buffers that hold both
- * sides. */
+/* Complete the layout of --shape, and compute the bytes that the larger of its two sides needs,
+ * as float32. Returns false if the strides do not match the shape, or on overflow. */
 static bool settle_shape(struct settings *s)
 {
     uint64_t most = 1;
@@ -107,7 +107,7 @@ struct bench {
     struct scan_device *device;
     struct scan_device *service; /* a device as the service uses it; NULL: no --phases */
     struct copy copy;
-    struct slab *work;  /* the scan's input, then the output of a scan apart */
+    struct slab *work;  /* input of the scan, followed by a separate output */
     struct slab *fresh; /* copy of the input, restored before each scan */
     size_t bytes;       /* bytes of each slab, whole pages */
     FILE *json;
@@ -125,7 +125,8 @@ static void fill(const struct bench *b, enum dtype dtype)
     memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
 }
 
-/* Time one scan of the original input. UNSUPPORTED: see --variant. */
+/* Time one scan of the original input. Returns UNSUPPORTED if the kernel of --variant cannot
+ * run the scan. */
 static enum status scan_once(struct bench *b, const struct scan_job *job, double *seconds)
 {
     if (!scan_device_info(b->device)->host_memory || b->bytes < HOT_BYTES) {
@@ -141,8 +142,9 @@ static double copy_once(struct bench *b)
     return copy_run(&b->copy) ? 2.0 * (double)b->bytes / (now_s(b) - start) : 0;
 }
 
-/* Run copy and scan alternately, after one warm-up of each that compiles and touches pages. The
- * rounds are those asked for; small sizes get more, so that the median is meaningful. */
+/* Run copy and scan alternately, after one warm-up of each that compiles and touches pages. Run
+ * at least the rounds of --rounds; run more if the scan is short, so that the median is
+ * meaningful. */
 static enum status run_job(struct bench *b, const struct scan_job *job, double payload,
                            struct result *result)
 {
@@ -240,7 +242,8 @@ static enum status print_phases(struct bench *b, const struct scan_job *job, dou
     return STATUS_OK;
 }
 
-/* UNSUPPORTED: not even one line fits, or the kernel of --variant cannot run the case. */
+/* Returns UNSUPPORTED if not even one line fits, or the kernel of --variant cannot run the
+ * case. */
 static enum status run_case(struct bench *b, const struct bench_case *c, size_t bytes,
                             struct result *result)
 {
@@ -425,7 +428,7 @@ out:
     return ok;
 }
 
-/* Measure every case; long rows on GPUs with or without look-back. */
+/* Measure every case. `lookback` decides whether GPUs scan long rows with look-back. */
 static bool bench_way(struct bench *b, enum scan_lookback lookback)
 {
     struct error err = ERROR_INIT;

@@ -1,5 +1,5 @@
-/* Runs one scan whenever a parent process asks for it; compute.py compares the times with NumPy
- * and others.
+/* Runs one scan whenever a parent process asks for it; compute.py compares the times with those
+ * of NumPy and other libraries.
  *
  *   scan_turns DTYPE SHAPE AXIS FLAGS INPUT OUTPUT
  *

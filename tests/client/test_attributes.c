@@ -67,7 +67,7 @@ static void a_request_has_the_attributes_that_are_set_and_no_other(void **state)
     double numbers[3] = {0};
     struct tally_error err;
     struct tally_scan scan = scan_of_type(TALLY_FLOAT64, &size);
-    scan.output_dtype = TALLY_INT8; /* not read */
+    scan.output_dtype = TALLY_INT8; /* ignored, because has_output_dtype is 0 */
     assert_int_equal(tally_cumsum(client, &scan, numbers, numbers, &err), TALLY_OK);
     assert_query(&script, "POST /v1/cumsum?dtype=float64&shape=2&axis=0 HTTP");
     scan = scan_of_type(TALLY_FLOAT32, &size);
@@ -172,7 +172,7 @@ static void the_first_part_alone_has_the_initial_value(void **state)
     (void)state;
     struct script script = {.dtype = "int64", .shape = "3", .carry_bytes = 72};
     memcpy(script.payload, "TALLYSUM", 8);
-    script.payload[32] = 3; /* the position; the initial value counts */
+    script.payload[32] = 3; /* position of the carry, which counts the initial value */
     script.payload_bytes = 72 + 3 * 8;
     struct fake_server *server = fake_server_start(answer_and_keep, &script, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), -1);
@@ -198,7 +198,8 @@ static void the_first_part_alone_has_the_initial_value(void **state)
     assert_query(&script, "?dtype=bool&shape=2&axis=0&part=next HTTP");
     tally_parts_close(parts);
 
-    /* The initial value does not count as an element of a carry, either. */
+    /* The position of a restored carry includes the initial value, but tally_parts_position()
+     * counts only elements. */
     parts = tally_parts_open(client, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, script.payload, 72, &err), TALLY_OK);
     assert_int_equal(tally_parts_position(parts), 2);
@@ -317,7 +318,8 @@ static void a_scan_of_a_program_built_before_attributes_is_taken(void **state)
     const int64_t size = 3;
     uint64_t output = 0;
     struct tally_scan scan;
-    memset(&scan, 0xFF, sizeof scan); /* bytes behind the older structure */
+    /* The members that the older structure lacks contain garbage. */
+    memset(&scan, 0xFF, sizeof scan);
     const size_t older = offsetof(struct tally_scan, has_output_dtype);
     const struct tally_scan whole = scan_of(&size);
     memcpy(&scan, &whole, older);
@@ -378,8 +380,8 @@ static void offsets_are_sent_before_the_tensor(void **state)
     assert_memory_equal(script.body, OFFSETS, 32);
     assert_memory_equal(script.body + 32, input, 20);
 
-    /* With one more sum for each of the three segments: an answer of any other shape is
-     * refused. */
+    /* With include_initial each of the three segments has one more sum; an answer of any other
+     * shape is refused. */
     scan.include_initial = 1;
     assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_BAD_ANSWER);
     script.shape = "8";
@@ -402,7 +404,7 @@ static void a_submitted_call_has_offsets_of_its_own(void **state)
     struct tally *client = quick_client(fake_server_url(server), -1);
     struct tally_scan scan = scan_of(&FIVE);
     assert_int_equal(sem_init(&held.begun, 0, 0) | sem_init(&held.go_on, 0, 0), 0);
-    /* The sending thread is in this callback until the caller has changed the offsets. */
+    /* This callback blocks the sending thread until the caller has changed the offsets. */
     assert_int_equal(
         tally_submit(client, &scan, input, output, (struct tally_done){hold, &held}, &err),
         TALLY_OK);
@@ -473,7 +475,7 @@ static void parts_and_totals_have_no_offsets(void **state)
     (void)state;
     static const char text[] = "a part ends where a segment ends, or is carried: leave offsets "
                                "out";
-    const int64_t open = 0; /* size of an axis in parts */
+    const int64_t open = 0; /* axis size of a scan in parts */
     struct tally *client = tally_open("h:1", NULL, NULL);
     int32_t buffer[5] = {0};
     struct tally_carry total = {NULL, 0};

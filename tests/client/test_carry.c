@@ -1,5 +1,5 @@
 /* Carries in libtally: tally_carry_add() against sums of wide integers, invalid carries, and
- * tally_totals() with servers that answer right and wrong. This file computes the expected
+ * tally_totals() with correct and wrong answers of a server. This file computes the expected
  * bytes from integers of DENSE words, by the table of docs/carry.md. */
 #include "tests/client/lib/support.h"
 
@@ -160,7 +160,7 @@ static void carries_of_floats_add_up_in_any_order(void **state)
     (void)state;
     for (int round = 0; round < 4000; round++) {
         const enum tally_dtype dtype = (enum tally_dtype)(round % 4);
-        const unsigned flags = random_word() % 12; /* with a random handling of NaN */
+        const unsigned flags = random_word() % 12; /* exclusive, reverse, handling of NaN */
         const int lines = (int)(random_word() % (LINES_MOST + 1));
         struct number numbers[3][LINES_MOST];
         struct number sums[LINES_MOST];
@@ -169,7 +169,8 @@ static void carries_of_floats_add_up_in_any_order(void **state)
             for (int i = 0; i < lines; i++) {
                 numbers[p][i] = random_number(most[dtype]);
                 if (p == 1 && random_word() % 4 == 0 && numbers[0][i].flags == 0) {
-                    struct number one = {.words = {1}}; /* minus the first number */
+                    /* The second number is the negative of the first one. */
+                    struct number one = {.words = {1}};
                     for (int w = 0; w < DENSE; w++)
                         numbers[1][i].words[w] = ~numbers[0][i].words[w];
                     numbers[1][i].flags = 0;
@@ -338,9 +339,11 @@ static void no_carry_goes_beyond_2_to_the_63_elements(void **state)
     const struct made near = make(TALLY_FLOAT32, 0, 1, 5, &big);
     struct tally_carry sum = copy_of(&far);
     struct tally_error err;
-    assert_int_equal(add(&sum, &none, &err), TALLY_INVALID_ARGUMENT); /* the position */
+    /* The sum of the positions is 2^63. */
+    assert_int_equal(add(&sum, &none, &err), TALLY_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "2^63"));
-    assert_int_equal(add(&sum, &near, &err), TALLY_INVALID_ARGUMENT); /* a word more */
+    /* The sum needs one word more than a sum of float32 can have. */
+    assert_int_equal(add(&sum, &near, &err), TALLY_INVALID_ARGUMENT);
     assert_carry(&sum, &far);
     assert_int_equal(tally_carry_add(NULL, &sum, &err), TALLY_INVALID_ARGUMENT);
     assert_int_equal(tally_carry_add(&sum, NULL, NULL), TALLY_INVALID_ARGUMENT);
@@ -388,7 +391,7 @@ static void forged_carries_are_refused_or_taken_as_they_are(void **state)
             assert_carry(&sum, &forged);
             const enum tally_status status = add(&sum, &zero, &err);
             assert_int_equal(status, TALLY_OK);
-            for (int i = 0; i < 3; i++) /* +0.0 and -0.0 are +0.0 */
+            for (int i = 0; i < 3; i++) /* the sum of +0.0 and -0.0 is +0.0 */
                 if (forged.bytes[64 + i * 4] == FLAG_NEGATIVE_ZERO)
                     forged.bytes[64 + i * 4] = 0;
             seal(&forged);
@@ -404,7 +407,7 @@ static void forged_carries_are_refused_or_taken_as_they_are(void **state)
 
 struct totals_script {
     struct made carry;
-    const char *more; /* header lines */
+    const char *more; /* further header lines */
 };
 
 static void script_totals(void *user, const struct fake_request *request,

@@ -1,4 +1,4 @@
-/* Framed answers (a JSON head before the buffer), as of the DirectML API, from a server that
+/* Framed answers (a JSON head before the buffer), as in the DirectML API, from a server that
  * misbehaves. */
 #include "tests/client/lib/support.h"
 
@@ -109,8 +109,8 @@ static void framed_answers_are_verified(void **state)
     }
 }
 
-/* The answer in the pieces in which libcurl passes it on; the second piece has the end of the
- * head and the first floats. */
+/* Answer in chunks, which libcurl passes on one by one. The second chunk has the end of the
+ * JSON head and the first floats. */
 static void script_pieces(void *user, const struct fake_request *request,
                           struct fake_answer *answer)
 {

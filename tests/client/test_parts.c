@@ -328,7 +328,7 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "v1";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
-    request.path = "/v1/\xC3\xA9"; /* also if char is signed */
+    request.path = "/v1/\xC3\xA9"; /* not ASCII: refused also if char is signed */
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1/\x7f";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);

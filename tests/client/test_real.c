@@ -25,7 +25,7 @@ static int close_client(void **state)
     return 0;
 }
 
-/* Element `index` of an array of any type gets a small number; the sums fit every type. */
+/* Set element `index` to a small number, so that the sums fit every type. */
 static void put_number(enum tally_dtype dtype, void *array, size_t index, int number)
 {
     unsigned char *at = (unsigned char *)array + index * tally_dtype_bytes(dtype);
@@ -273,7 +273,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
                             800 * sizeof(float));
     tally_parts_close(parts);
 
-    /* A carry of another scan, or a damaged one: the server reports it, and nothing is lost. */
+    /* A carry of another scan and a damaged carry are refused; the position does not change. */
     scan.reverse = 1;
     parts = tally_parts_open(other, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
@@ -293,7 +293,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     tally_close(other);
 }
 
-/* An initial value of any type is returned with its bits, as the sum of no elements. */
+/* A scan of no elements returns the initial value with unchanged bits, for every type. */
 static void an_initial_value_comes_back_as_it_went(void **state)
 {
     (void)state;
@@ -305,7 +305,7 @@ static void an_initial_value_comes_back_as_it_went(void **state)
             uint64_t initial = (uint64_t)(i + 1) * UINT64_C(0x9E3779B97F4A7C15);
             uint64_t output = 0;
             struct tally_error err;
-            if (variant <= TALLY_FLOAT64) /* except NaN, whose payload is not kept */
+            if (variant <= TALLY_FLOAT64) /* excludes NaN, whose payload is not kept */
                 initial &= ~(UINT64_C(1) << (8 * element - 2));
             initial &= UINT64_MAX >> (64 - 8 * element);
             struct tally_scan scan = {.struct_size = sizeof scan,
@@ -553,7 +553,7 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
-/* Inclusive, exclusive, or with each segment's initial sum; both directions, both axes. */
+/* Test inclusive, exclusive and initial sums, in both directions and along both axes. */
 static void every_segment_is_a_line_of_its_own(void **state)
 {
     (void)state;

@@ -221,7 +221,7 @@ static void a_further_attempt_has_what_is_left_of_the_deadline(void **state)
     assert_true(told.deadline_ms[0] <= 3600000);
     assert_true(told.deadline_ms[1] > 0 && told.deadline_ms[1] <= told.deadline_ms[0] - 49);
     assert_int_equal(call_with_deadline(&told, INT64_MAX, &err), TALLY_OK);
-    assert_int_equal(told.deadline_ms[1], -1); /* practically none */
+    assert_int_equal(told.deadline_ms[1], -1); /* INT64_MAX ms counts as no deadline */
 }
 
 static void no_attempt_begins_after_the_deadline(void **state)
@@ -253,7 +253,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
         assert_true(seconds() - before < 2);
         assert_non_null(strstr(err.message, "asks to wait"));
     }
-    /* Longer than the call may last, but not longer than retry_after_max_ms. */
+    /* This Retry-After is longer than timeout_ms, but not longer than retry_after_max_ms. */
     options.timeout_ms = 500;
     struct storm storm = {503, 1, "Retry-After: 3\r\n", NULL};
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
@@ -276,8 +276,8 @@ static void back_off_grows_and_is_bounded(void **state)
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
         double took = seconds() - before;
-        /* The mean of the sum is (8 + 16 + 7 * 32) / 2 = 124 ms; its bound is 248 ms plus the
-         * requests. */
+        /* The pauses last (8 + 16 + 7 * 32) / 2 = 124 ms on average and 248 ms at most; the
+         * requests take some more time. */
         assert_true(took > 0.02);
         assert_true(took < 3);
     }
@@ -331,7 +331,8 @@ static void the_total_timeout_covers_the_retries(void **state)
     int requests = 0;
     options.retries = 1000000;
     options.timeout_ms = 300;
-    options.backoff_base_ms = 100; /* the retry budget lasts longer with this */
+    /* The pauses are long, so that the timeout ends the call before the retry budget does. */
+    options.backoff_base_ms = 100;
     options.backoff_max_ms = 100;
     struct storm storm = {503, 1000000, "", NULL};
     double before = seconds();
@@ -372,7 +373,7 @@ static void script_close(void *user, const struct fake_request *request,
     (void)user;
     (void)request;
     fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
-    answer->close = true; /* without announcing it */
+    answer->close = true; /* without "Connection: close" in the header */
 }
 
 static void a_kept_connection_that_was_closed_costs_no_retry(void **state)
@@ -466,7 +467,8 @@ static void retries_are_a_tenth_of_the_calls_and_one_a_second(void **state)
     (void)state;
     const struct {
         int threads;
-        int least; /* retries: ten, plus one per ten calls; fewer if calls are parallel */
+        int least; /* minimum number of retries: 10, plus 1 per 10 calls; fewer if calls are
+                    * parallel */
         struct crowd crowd;
     } cases[] = {{1, 28, {.calls = 200}},
                  {8, 28, {.calls = 25}},

@@ -404,7 +404,7 @@ static void lengths_may_be_chunked_or_left_out_and_the_coding_be_none(void **sta
     }
 }
 
-/* Type, shape and length are as requested. */
+/* Answer with the requested type and shape before the request has been read. */
 static void script_early(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
@@ -420,8 +420,8 @@ static void script_early(void *user, const struct fake_request *request,
 static void an_answer_before_the_request_is_refused(void **state)
 {
     (void)state;
-    /* More than socket buffers hold: with an Expect that is not answered, and without
-     * Expect. */
+    /* Both bodies are larger than socket buffers. For the first one the client sends "Expect:
+     * 100-continue", which the server does not answer; for the second one it does not. */
     static int32_t big[1 << 22];
     char path[64];
     int64_t sizes[] = {1 << 22, 1 << 17};
@@ -612,7 +612,6 @@ static void a_progress_callback_cancels(void **state)
     struct tally_scan scan = scan_of(&FOUR);
     scan.progress = cancel_at_once;
     assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_CANCELLED);
-    /* and the option does not stay set in the pooled connection */
     tally_close(client);
     fake_server_stop(server);
 }
@@ -679,7 +678,7 @@ static void the_request_says_all_of_the_scan(void **state)
     assert_non_null(strstr(head, "Content-Length: 12\r\n"));
     assert_non_null(strstr(head, "Content-Type: application/octet-stream\r\n"));
     assert_non_null(
-        strstr(head, "X-Request-Timeout-Ms: 9999")); /* of nine digits, minus the time spent */
+        strstr(head, "X-Request-Timeout-Ms: 9999")); /* 999999999 ms minus the elapsed time */
     assert_non_null(strstr(head, "Authorization: Bearer s3cret\r\n"));
     assert_null(strstr(head, "Expect:"));
     tally_close(client);

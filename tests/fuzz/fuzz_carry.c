@@ -23,7 +23,8 @@ enum {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Encoded bytes must decode to themselves; invalid base64 must do no harm. */
+/* Encoded bytes must decode to themselves; other bytes must be refused, or decode to no more
+ * bytes than the buffer holds. */
 static void check_base64(const struct byte_view bytes)
 {
     struct error err = ERROR_INIT;

@@ -92,7 +92,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         count = put_message(message, tls13, data + 1, count);
     }
-    uint8_t *exact = realloc(message, count + 1); /* one byte behind the message */
+    /* The message is moved to the end of its memory, so that a read behind the message is
+     * detected. */
+    uint8_t *exact = realloc(message, count + 1);
     REQUIRE(exact != NULL);
     memmove(exact + 1, exact, count);
     const gnutls_datum_t datum = {.data = exact + 1, .size = (unsigned)count};

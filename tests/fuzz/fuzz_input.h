@@ -1,4 +1,4 @@
-/* Turns a fuzz input into a request; and a check that is active in every build.
+/* Turns a fuzz input into a request. REQUIRE() is a check that is active in every build.
  *
  *     byte 0: answer format   query string up to a newline (raw, NPY)   body */
 #ifndef TALLY_TESTS_FUZZ_FUZZ_INPUT_H

@@ -39,9 +39,9 @@ static bool only_numbers(const json_t *tree)
     return only;
 }
 
-/* Reading the parts, the last one first, must give the numbers of reading the whole. In a
- * ragged array with an empty inner array the cuts may be at wrong numbers; then one of the
- * parts is refused. */
+/* Read the array in parts, the last part first. The numbers must be those of reading the whole
+ * array. If a ragged array has an empty inner array, the cuts may be at wrong numbers; then one
+ * of the parts is refused. */
 static void check_parts(const struct json_array *array, const struct json_read *read,
                         const double *whole, bool taken)
 {

@@ -47,7 +47,8 @@ static int write_line(const struct token *token, char *line)
     return snprintf(line, LINE_MOST, "%s:%s:%s\n", token->name, hex, scopes);
 }
 
-/* An accepted list is complete: writing its tokens gives the same list. */
+/* Each token of an accepted list must be complete: written as a line and parsed again, it must
+ * be the same token. */
 static void check_list(const struct token_list *list)
 {
     struct error err = ERROR_INIT;

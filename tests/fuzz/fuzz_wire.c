@@ -111,11 +111,11 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
     size_t count = 0;
     switch (rand_r(&seed) % 8) {
     case 0:
-    case 1: /* one more */
+    case 1: /* insert a random record */
         count = make_record(bytes, &seed);
         span.bytes = 0;
         return replace(data, size, room, span, bytes, count);
-    case 2: /* one less */
+    case 2: /* delete a record */
         return size <= span.bytes ? size : replace(data, size, room, span, NULL, 0);
     case 3: /* copy a record to another place */
         if (other.bytes > SCRATCH_BYTES) {

@@ -17,8 +17,8 @@ struct wire_client {
     int fd; /* -1: closed */
     bool tcp;
     bool tainted;        /* bytes other than whole requests were sent */
-    bool half_closed;    /* by the client */
-    bool may_close;      /* the server may close */
+    bool half_closed;    /* the client has shut down its side for writing */
+    bool may_close;      /* the server may close the connection */
     bool deaf;           /* the client reads nothing until the end */
     size_t free_to_send; /* bytes of `out` that may be sent now */
     struct wire_text out;
@@ -38,7 +38,8 @@ void wire_client_open(struct wire_client *client, bool tcp);
 /* Send and read as much as is possible without waiting. Returns whether anything was
  * transferred. */
 bool wire_client_pump(struct wire_client *client, struct wire_mood mood);
-/* Return whether everything is sent, and every request is answered or can no longer be. */
+/* Return whether everything is sent, and every request is answered or can no longer be
+ * answered. */
 bool wire_client_through(const struct wire_client *client);
 void wire_client_half_close(struct wire_client *client);
 void wire_client_close(struct wire_client *client, bool reset);

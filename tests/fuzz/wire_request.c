@@ -348,10 +348,10 @@ static void draft_too_long(struct draft *draft)
 }
 
 enum {
-    KIND_TEXT = 1,       /* the numbers are text, or can be */
+    KIND_TEXT = 1,       /* the numbers are JSON text, or may be */
     KIND_DIRECTML = 2,   /* supports only DirectML's types, and no empty tensors */
     KIND_NPY = 4,        /* supports only NPY's types */
-    KIND_TENSORLESS = 8, /* its sums are not checked, or it describes its tensor itself */
+    KIND_TENSORLESS = 8, /* the sums of the generated tensor are not its answer */
     KIND_NOT_EMPTY = 16
 };
 

@@ -4,7 +4,8 @@
  *
  * Parameters, each a byte; missing ones are 0:
  *   0 kind   1 type   2-4 shape   5 flags, axis, answer's format   6 framing   7 deadline
- *   8 share that is sent at once   9 number of edits, from 192 on; then 4 bytes for each */
+ *   8 share that is sent at once   9 edits: below 192 none, 192 one, 193 two ...; then 4 bytes
+ *     for each edit */
 #ifndef TALLY_TESTS_FUZZ_WIRE_REQUEST_H
 #define TALLY_TESTS_FUZZ_WIRE_REQUEST_H
 
@@ -34,7 +35,7 @@ struct wire_request {
     bool must_work;         /* must be 200 if nothing interferes */
     bool may_time_out;
     bool waits_for_100;
-    bool closes; /* the connection */
+    bool closes; /* the connection closes after the answer */
     enum wire_form form;
     enum dtype dtype;
     unsigned char *sums; /* owned */
@@ -42,7 +43,7 @@ struct wire_request {
 };
 
 /* Append a request and describe the expected answer. Returns how many bytes to send at once.
- * *edited: bytes were changed, so that no particular answer is expected. */
+ * *edited is true if bytes were changed; then no particular answer is expected. */
 size_t wire_request_make(struct wire_reader params, unsigned client, unsigned number,
                          struct wire_text *out, struct wire_request *request, bool *edited);
 

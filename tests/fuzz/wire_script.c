@@ -9,7 +9,7 @@
 enum {
     MOST_RECORDS = 64,
     PATIENCE_S = 20,     /* limit for an answer that must arrive */
-    STIMULUS_ROUNDS = 30 /* rounds of a tenth of a millisecond for an optional answer */
+    STIMULUS_ROUNDS = 30 /* rounds of 0.1 ms in which an optional answer may arrive */
 };
 
 struct script {
@@ -93,7 +93,7 @@ static void move_clock(uint8_t how_far)
 {
     static const uint64_t ms[] = {1, 60, 300, 600, 1100, 6000, 11000, 31000, 80000, 700000};
     wire_advance(ms[how_far % (sizeof ms / sizeof ms[0])]);
-    for (int round = 0; round < STIMULUS_ROUNDS; round++) { /* one or two heartbeats */
+    for (int round = 0; round < STIMULUS_ROUNDS; round++) { /* lasts one or two heartbeats */
         wire_tick();
         doze();
     }

@@ -15,12 +15,12 @@
 
 enum wire_op {
     WIRE_OP_REQUEST,   /* see wire_request.h; operations 0-5 are the same */
-    WIRE_OP_BYTES = 6, /* send these */
+    WIRE_OP_BYTES = 6, /* send the bytes of the record */
     WIRE_OP_SEND,      /* byte 0: share of the remaining bytes, in 256ths; 0: all */
     WIRE_OP_HALF_CLOSE,
     WIRE_OP_CLOSE,
-    WIRE_OP_RESET,  /* by TCP; otherwise like CLOSE */
-    WIRE_OP_AWAIT,  /* until the server has read all, and one more answer has arrived */
+    WIRE_OP_RESET,  /* close with a TCP reset; on a Unix socket like CLOSE */
+    WIRE_OP_AWAIT,  /* wait until the server has read all, and one more answer has arrived */
     WIRE_OP_TIME,   /* byte 0: how far to advance the clock */
     WIRE_OP_DEVICE, /* byte 0: mode; byte 1: device */
     WIRE_OP_MEMORY, /* byte 0: KiB that remain of the memory budget */

@@ -25,7 +25,7 @@
 enum {
     HEARTBEAT_REAL_MS = 2,
     QUICK_ROUNDS = 20,    /* rounds of settling before the clock is advanced */
-    ROUND_MS = 20,        /* of the advanced clock */
+    ROUND_MS = 20,        /* advance of the clock in each later round */
     SETTLE_LIMIT_S = 120, /* of the advanced clock; a longer wait is a deadlock */
     SETTLE_REAL_LIMIT_S = 30
 };
@@ -76,7 +76,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     uint64_t most = now_ns + HEARTBEAT_REAL_MS * NS_PER_MS;
     const struct timespec real = clock_timespec((until_ns < most ? until_ns : most) - ahead);
     int result = __real_pthread_cond_timedwait(cond, mutex, &real);
-    return result != 0 && until_ns > most ? 0 : result; /* a spurious wakeup */
+    return result != 0 && until_ns > most ? 0 : result; /* 0: like a spurious wakeup */
 }
 
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t timeout,
@@ -214,11 +214,11 @@ void wire_device(unsigned device, unsigned mode)
 static struct {
     bool running;
     bool draining;
-    unsigned settled; /* number of times since the start */
+    unsigned settled; /* number of wire_settle() calls since the start */
     int files;        /* open files after the first answer; 0: not yet known */
     struct fake_server fakes;
     struct http *http;
-    uint64_t squeezed; /* bytes of the budget that are reserved here */
+    uint64_t squeezed; /* bytes of the budget that wire_squeeze() reserved */
     char unix_path[64];
     char shm_key[64];
     unsigned char *shm;
@@ -246,8 +246,8 @@ static void make_shm(void)
     (void)close(fd);
 }
 
-/* Other programs beside the fuzzer use 127.0.0.1. At a separate address no free port is taken
- * in between. */
+/* Other programs use ports of 127.0.0.1. At this address no other program takes the free port
+ * before the server listens there. */
 #define WIRE_ADDRESS "127.31.7.5"
 
 /* Choose a free port. */
@@ -288,10 +288,9 @@ static void prepare_once(void)
     }
 }
 
-/* All files except pipes, which sanitizers open to the program that resolves their
- * addresses. */
-/* Count sockets and files, except those on which threads wait: a loop opens one for each of its
- * daemons, and may add a daemon at any time, up to a fixed number. */
+/* Count open sockets and files. Not counted are pipes, which sanitizers open to the program
+ * that resolves addresses, and anonymous inodes (epoll, eventfd): a loop opens some for each of
+ * its daemons, and may add a daemon at any time, up to a fixed number. */
 static int open_files(void)
 {
     int count = 0;
@@ -430,7 +429,7 @@ static void require_nothing_held(void)
     }
 }
 
-/* As in service.c. */
+/* Stop the modules in the same order as service.c. */
 void wire_stop(void)
 {
     struct server *server = &wire.fakes.server;
@@ -490,7 +489,8 @@ static const char *what_is_left(void)
     return memory.block_count > 0 ? "a block of memory" : NULL;
 }
 
-/* Gauges are updated and sockets closed a moment later. */
+/* Return a gauge or a file that shows a client that has disconnected; NULL: none. The server
+ * updates gauges and closes sockets shortly after a connection has ended. */
 static const char *what_is_counted(void)
 {
     static const char *const lines[] = {"\ntally_connections 0\n",
@@ -532,7 +532,8 @@ void wire_settle(void)
     }
     require_nothing_held();
     wire.settled++;
-    if (wire.settled == 2) { /* some open for the first request, which probe() sent */
+    /* The first request, which probe() sent, opens some files that stay open. */
+    if (wire.settled == 2) {
         wire.files = open_files();
     }
 }

@@ -45,12 +45,12 @@ unsigned char *wire_shm_bytes(void);
 void wire_advance(uint64_t ms);
 void wire_device(unsigned device, unsigned mode); /* mode: 0 works; see enum fake_mode */
 void wire_squeeze(uint64_t left);                 /* leave `left` bytes of the memory budget */
-void wire_drain(void);                            /* as SIGTERM does */
-void wire_stop(void);                             /* as a second SIGTERM, but frees all */
+void wire_drain(void);                            /* begin the drain, as SIGTERM does */
+void wire_stop(void);                             /* stop, and free everything */
 bool wire_running(void);
 bool wire_draining(void); /* the server accepts no more connections */
 
-/* The duties of the main thread. */
+/* Do what the main thread of the service does periodically. */
 void wire_tick(void);
 
 /* Make all devices work, and release the reserved memory budget. */

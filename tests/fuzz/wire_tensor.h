@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 enum {
-    WIRE_RANK = 4 /* at most */
+    WIRE_RANK = 4 /* largest number of dimensions */
 };
 
 struct wire_tensor {
@@ -33,7 +33,7 @@ void wire_tensor_fill(struct wire_tensor *tensor, uint64_t seed);
  * unsigned integers. Owned by the caller (free). */
 unsigned char *wire_tensor_sums(const struct wire_tensor *tensor);
 
-int64_t wire_tensor_shown_axis(const struct wire_tensor *tensor); /* may count from the end */
+int64_t wire_tensor_shown_axis(const struct wire_tensor *tensor); /* may be negative */
 void wire_tensor_print_sizes(struct wire_text *text, const struct wire_tensor *tensor);
 void wire_tensor_print_flags(struct wire_text *text, const struct wire_tensor *tensor);
 /* Print a flat array. Floats are printed as small numbers; their text is not compared. */

@@ -14,7 +14,7 @@ struct wire_text {
 void wire_text_add(struct wire_text *text, const void *bytes, size_t count);
 void wire_text_print(struct wire_text *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void wire_text_drop(struct wire_text *text, size_t count); /* from the front */
+void wire_text_drop(struct wire_text *text, size_t count); /* remove from the front */
 void wire_text_free(struct wire_text *text);
 
 /* Reads parameters and scripts. */
@@ -24,8 +24,8 @@ struct wire_reader {
 };
 uint8_t wire_read_byte(struct wire_reader *reader); /* returns 0 at the end */
 
-/* Change one byte behind `from`, as four bytes of `params` say. Three changes of four are in
- * the first 512 bytes. */
+/* Insert, change, remove or repeat bytes behind `from`; the next four bytes of `params` choose
+ * the edit. Three of four edits are in the first 512 bytes. */
 void wire_text_edit(struct wire_text *text, size_t from, struct wire_reader *params);
 
 #endif

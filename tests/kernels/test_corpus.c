@@ -245,7 +245,7 @@ struct run {
     struct slab *slab;
     size_t most;   /* jobs in one call */
     size_t skew;   /* elements added to every offset, so that bases are misaligned */
-    bool in_place; /* if the plan allows it */
+    bool in_place; /* run in place if the plan allows it */
     char title[224];
 };
 
@@ -337,7 +337,8 @@ static int by_type(const void *a, const void *b)
     return types != 0 ? types : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-/* Run the corpus on a device. way: 1 for the first way, 0 for all ways of the amount. */
+/* Run the corpus on a device. way: number of the only way, from 1; 0: all ways of the
+ * amount. */
 static void run_device(size_t number, const struct scan_aids *flags, enum amount amount,
                        size_t way, struct slab *slab)
 {
@@ -426,7 +427,7 @@ static bool take_switch(const char *argument, struct scan_aids *flags)
 }
 
 struct arguments {
-    size_t first; /* devices */
+    size_t first; /* number of the first device */
     size_t last;
     enum amount amount;
     size_t way;

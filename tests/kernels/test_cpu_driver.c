@@ -656,8 +656,9 @@ static bool with_little_memory(struct scan_device *opened)
     return ran && mem == NULL && code == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* If files cannot be opened, the machine would appear to have 1 GiB: the driver must use the
- * size that it read at its start, since reading it takes longer than many jobs. */
+/* Create the largest buffer in a process that cannot open files. The driver must use the memory
+ * size that it read at its start; if it read the size again, it would find 1 GiB and refuse the
+ * buffer. */
 static bool without_files(struct scan_device *opened)
 {
     struct set s;

@@ -1,8 +1,8 @@
 /* Exact sums by the kernel for any layout (exact_lines.cl), on Tally's own device and on one
  * that compiles the source, and by the kernels for contiguous lines (exact_rows.cl), columns
- * (exact_columns.cl) and gathered tiles (tiles.cl). The oracle shares no code with them. Inputs
- * of many families, lengths, steps and numbers of lines; lines are also cut into launches that
- * pass on their sums. */
+ * (exact_columns.cl) and gathered tiles (tiles.cl). The oracle shares no code with them. The
+ * inputs have many families, lengths, steps and numbers of lines. Lines are also cut into
+ * pieces: one launch scans a piece and passes its sums on to the next launch. */
 #include "kernels/opencl.h"
 #include "kernels/variants.h"
 #include "tests/lib/exact_oracle.h"
@@ -67,7 +67,7 @@ static struct lab {
     bool cut;      /* lines are cut into partitions */
     cl_program programs[ARRAY_COUNT(types)];
     cl_kernel kernels[ARRAY_COUNT(types)];
-    cl_kernel totals[ARRAY_COUNT(types)]; /* for totals of partitions; NULL: no cut */
+    cl_kernel totals[ARRAY_COUNT(types)]; /* for totals; NULL: no partitions */
     cl_mem in;
     cl_mem out;
     cl_mem carry;
@@ -218,7 +218,7 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                                       .item_lines = lab.item_lines,
                                       .partitions = 1,
                                       .near_lines = TILE,
-                                      .far = 1, /* none */
+                                      .far = 1, /* no second dimension */
                                       .far_lines = 1};
     table.dim[0] = run->lines;
     table.dim[1] = run->pitch;
@@ -230,7 +230,8 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
     const cl_ulong totals_at = cut ? offsetof(struct table, totals) / sizeof(ulong) : 0;
     const cl_ulong items = (run->lines + table.entry.item_lines - 1) / table.entry.item_lines *
                            table.entry.partitions;
-    table.entry.item_lines = lab.way == WAY_TILES ? 1 : table.entry.item_lines; /* tiles */
+    /* For WAY_TILES the unit of item_lines is a tile. */
+    table.entry.item_lines = lab.way == WAY_TILES ? 1 : table.entry.item_lines;
     const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
@@ -398,8 +399,8 @@ static void random_cuts(const void *context)
     }
 }
 
-/* The sums before a launch determine its method of addition, and the rounding of a halfway
- * case. */
+/* A launch chooses its method of addition by the sums that it continues. These sums also decide
+ * how a result halfway between two numbers is rounded. */
 static void tails_of_halfway_cases(const void *context)
 {
     (void)context;
@@ -471,7 +472,7 @@ static void lengths_around_blocks(const void *context)
     }
 }
 
-/* The property of exact sums that readers of the results rely on. */
+/* If no element is negative, exact sums never decrease, and a zero does not change the sum. */
 static void sums_never_fall(const void *context)
 {
     static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,

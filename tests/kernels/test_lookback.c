@@ -1,7 +1,7 @@
-/* Look-back (gpu_lookback.cl), which scans long lines of integers, under hostile conditions:
- * work-groups that publish late or never, or ignore published values, a single thread, garbage
- * in their memory; and the trial that decides whether look-back is used. Every output is
- * compared with the oracle. */
+/* Look-back (gpu_lookback.cl) scans long lines of integers. These tests run it under hostile
+ * conditions: work-groups publish late or never, or ignore published values; their memory
+ * contains garbage; a single thread runs all of them. Other tests cover the trial that decides
+ * whether look-back is used. Every output is compared with the oracle. */
 #include "kernels/device.h"
 #include "kernels/program.h"
 #include "tests/lib/cl_fault.h"
@@ -37,7 +37,8 @@ static struct scan_device *open_device(enum scan_lookback lookback, unsigned tes
     return scan_case_device(&options);
 }
 
-/* Run a case in place or apart, `skew` elements into its slab, and compare the result. */
+/* Run a case, in place or with a separate output, at an offset of `skew` elements in its slab,
+ * and compare the result. */
 static uint32_t run_case(struct scan_device *device, const struct scan_case *c, bool in_place,
                          size_t skew, const char *what)
 {
@@ -59,8 +60,9 @@ static uint32_t run_case(struct scan_device *device, const struct scan_case *c, 
     return report.launches;
 }
 
-/* Every combination of type and way is a program to build. A single fault shows with one type;
- * the combination of all faults is run with two types of different tile and sum sizes. */
+/* Each combination of type and way needs another program, which takes long to compile. So a way
+ * with a single fault runs with one type, and the way with all faults runs with two types that
+ * differ in the sizes of tiles and sums. */
 static void lines_agree_with_the_oracle(const void *context)
 {
     static const enum dtype types[] = {DTYPE_I32, DTYPE_I8, DTYPE_I64, DTYPE_U16};
@@ -88,8 +90,8 @@ static void lines_agree_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* More superblocks than the window of a work-group (128, or 2 under test), so that the window
- * must move back. */
+/* The line has more superblocks than the window of a work-group (128, or 2 under test), so that
+ * the window must move back. */
 static void a_line_longer_than_the_window_agrees(const void *context)
 {
     const struct way *way = context;

@@ -1,6 +1,6 @@
 /* Nasty values: sums that a wrong kernel would wrap, saturate, flush, leak or round wrongly.
- * Results are stated where possible instead of computed. Every test runs in every way of
- * computing. Nasty shapes and nasty memory have separate files. */
+ * Most expected results are constants. Every test runs on every device of scan_trial.h. Nasty
+ * shapes and nasty memory have separate files. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_trial.h"

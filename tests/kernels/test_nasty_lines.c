@@ -1,5 +1,5 @@
-/* Nasty lines: thousands to millions of values with known sums. Every test runs in every way of
- * computing, the longest in two of them. test_nasty.c has the single values. */
+/* Nasty lines: thousands to millions of values with known sums. Every test runs on every device
+ * of scan_trial.h; the longest tests run on two of them. test_nasty.c tests single values. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_trial.h"
@@ -25,7 +25,7 @@ static void counting_does_not_stick(const void *context)
             in[i] = half ? 0x3C00 : 0x3F80;
             want[i] = half ? oracle_to_f16((double)(i + 1)) : oracle_to_bf16((double)(i + 1));
             in_8[i] = 1;
-            want_8[i] = (uint8_t)(i + 1); /* of 300: 44 */
+            want_8[i] = (uint8_t)(i + 1); /* wraps: the sum 300 becomes 44 */
         }
         scan_trial_line(context, scan_trial_desc(half ? DTYPE_F16 : DTYPE_BF16, N), in, want,
                         "ones of 16 bits");
@@ -108,8 +108,8 @@ static void check_seam(struct scan_device *device, const struct scan_desc *desc,
     (void)scan_trial_plain(device, desc, in, want, desc->axis == 0 ? "a column" : "a row");
 }
 
-/* An infinity in one line, followed by its negative; or a NaN. The positions are at both sides
- * of every seam. */
+/* One line has +Infinity and later -Infinity, or it has a NaN. Their positions are at both
+ * sides of every seam. */
 static void special_values_reach_nothing_before_or_beside_them(const void *context)
 {
     static const size_t seams[] = {
@@ -142,7 +142,8 @@ static void a_sum_out_of_range_is_infinite_there_alone(const void *context)
     static double want[N];
     static float narrow[N];
     static float narrow_want[N];
-    in[0] = DBL_MAX; /* zeros follow, then the sum doubles and returns */
+    /* The sum is DBL_MAX, then infinite from SECOND on, and finite again from SECOND + 2 on. */
+    in[0] = DBL_MAX;
     in[SECOND] = DBL_MAX;
     in[SECOND + 2] = -DBL_MAX;
     in[SECOND + 3] = -DBL_MAX;
@@ -223,7 +224,8 @@ static void five_million_times_a_two_thousandth_is_right_to_the_bit(const void *
     const size_t n = 5000000;
     float *in = malloc(n * sizeof *in);
     float *want = malloc(n * sizeof *want);
-    for (size_t i = 0; i < n; i++) { /* the product is exact: 23 + 24 bits */
+    /* The product has at most 23 + 24 bits, so it is exact. */
+    for (size_t i = 0; i < n; i++) {
         in[i] = 0.0005F;
         want[i] = (float)((double)(i + 1) * (double)0.0005F);
     }

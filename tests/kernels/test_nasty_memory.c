@@ -1,5 +1,5 @@
-/* Nasty memory: poison in all memory that nobody has written, the same launch a thousand times,
- * one compute unit, and tensors beyond 2^31 elements and 2^32 bytes. */
+/* Nasty memory: poison in all memory that no code has written, the same launch a thousand
+ * times, one compute unit, and tensors beyond 2^31 elements and 2^32 bytes. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -153,7 +153,8 @@ static void one_compute_unit_gives_the_same_bits(const void *context)
 
 /* ---- huge ---- */
 
-/* Sanitizers need several bytes for each byte: run the same tests with smaller sizes. */
+/* A sanitizer needs several bytes of memory for each byte of the program, so these builds test
+ * smaller sizes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SHRINK 64
 #else
@@ -304,8 +305,9 @@ static void there_is_memory_for_huge_tensors(const void *context)
     }
 }
 
-/* Rows far apart on one side, in a slab whose pages are mostly never touched. The other side
- * lies before them, so that it does not reveal how far offsets reach. */
+/* Run rows that are far apart on one side, in a slab whose pages are mostly never touched. The
+ * packed rows of the other side are at the start of the slab, so only the strided side has
+ * large offsets. */
 static void run_far_apart(struct scan_device *device, bool output)
 {
     enum {
@@ -375,7 +377,8 @@ static void run_huge(bool all)
     };
     ktest_run("there is memory for huge tensors", there_is_memory_for_huge_tensors,
               &tensors[0]);
-    struct slab *slab = slab_create(row + (UINT64_C(2) << 20)); /* the largest */
+    /* The slab has room for the largest tensor. */
+    struct slab *slab = slab_create(row + (UINT64_C(2) << 20));
     for (size_t i = 0; i < ARRAY_COUNT(tensors); i++) {
         char sentence[160];
         tensors[i].slab = slab;

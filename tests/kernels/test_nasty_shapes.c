@@ -1,6 +1,6 @@
 /* Nasty shapes: lengths at all limits, layouts that are hard for every kernel, and different
- * scans one after the other through the same programs. Results are compared with the oracle;
- * every test runs in every way of computing. */
+ * scans one after the other through the same programs. Results are compared with the oracle.
+ * Every test runs on every device of scan_trial.h. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -15,8 +15,8 @@ static struct scan_device *device_of(const void *context)
     return scan_trial_device(*(const size_t *)context);
 }
 
-/* Run a random input of desc's type (special: with NaN and infinities) and compare the
- * result. */
+/* Scan random input of desc's type, with NaN and infinities if the scan is exclusive, and
+ * compare the result. */
 static void check_desc(struct scan_device *device, const struct scan_desc *desc,
                        const struct scan_trial *like, const char *what)
 {
@@ -45,7 +45,7 @@ static void check_usual(struct scan_device *device, const struct scan_desc *desc
 static const struct scan_trial plain = {.poison = 0xA5};
 
 /* Test a length along the axis: as one line, as three rows (an odd number for two threads), as
- * three columns, as twenty. */
+ * three columns and as twenty columns. */
 static void check_length(struct scan_device *device, enum dtype dtype, size_t n, bool wide)
 {
     const int64_t shapes[][2] = {{1, 0}, {3, 0}, {0, 3}, {0, 20}};
@@ -187,7 +187,7 @@ static void many_dimensions_that_do_not_fold_are_right(const void *context)
             scan_describe(DTYPE_F32, RANK, (const int64_t[RANK]){2, 3, 2, 1, 3, 2, 4, 3}, axis);
         int64_t step = 1;
         desc.has_strides = true;
-        for (int d = 0; d < RANK; d++) { /* outermost first: none can be merged */
+        for (int d = 0; d < RANK; d++) { /* stride 1 is outermost: no two can be merged */
             desc.strides[d] = step;
             step *= desc.sizes[d];
         }

@@ -49,7 +49,7 @@ static const struct {
     {2, {50, 9}, 0}, /* columns narrower than a vector of bytes */
 };
 
-/* Run one scan at the ends or the beginnings of two such slabs, or in place in one. */
+/* Run one scan at the ends or at the beginnings of two such slabs, or in place in one slab. */
 static void run_at(struct scan_device *device, const struct scan_case *c, bool at_end,
                    bool in_place)
 {

@@ -1,6 +1,6 @@
-/* Lines cut into partitions, with more threads than cores: the scans of a launch begin after
- * the totals of all partitions are known, as a scan in place overwrites the input of other
- * totals. Hundreds of launches must end, each with the oracle's bytes. */
+/* Lines cut into partitions, with more threads than cores: the scans of a launch must not begin
+ * before the totals of all partitions are known, because a scan in place overwrites the input
+ * of other totals. Hundreds of launches must end, each with the oracle's bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -101,7 +101,6 @@ int main(void)
     static const struct scan_aids whole = {.partition_bytes = 1};
     /* Pieces large enough for a second thread. */
     static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 100000};
-    /* More threads than cores; with this number the last block of 65536 elements is reduced. */
     (void)setenv("TALLY_OPENCL_THREADS", "7", 1);
     ktest_run("lines in the smallest parts, by many threads, change no byte",
               parts_change_nothing, &whole);

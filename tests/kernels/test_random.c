@@ -1,6 +1,6 @@
 /* Random tensors: shapes, strides, types and flags on devices of one to 192 compute units (the
- * number affects how a launch is cut). Results are compared with the oracle, in memory where
- * any other access is detected.
+ * number affects how a launch is cut). Results are compared with the oracle. Any access outside
+ * the tensors' memory is detected.
  *
  *   test_random [--seed N] [--cases N] [--log2 N] [--all-types] [--gpu-kernels]
  *
@@ -37,7 +37,8 @@ static const struct {
                {7, 1, 0, false},         {16, 0, 0, false}, {64, 0, 300000, false},
                {64, 4096, 90000, false}, {192, 1, 0, true}};
 
-/* Types whose kernels the other tests compile as well: not all narrow columns (scan_case.h). */
+/* Types that are drawn without --all-types: the other tests compile most of their kernels as
+ * well. */
 static const enum dtype usual[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
 
 static enum dtype draw_dtype(void)
@@ -88,7 +89,8 @@ static void draw_strides(struct scan_desc *desc)
         memcpy(desc->output_strides, desc->strides, sizeof desc->strides);
         desc->has_output_strides = desc->has_strides;
     } else if (scan_draw(3) == 0) {
-        desc->strides[scan_draw((uint32_t)desc->rank)] = scan_draw(4); /* repeats, windows */
+        /* Elements repeat or overlap. */
+        desc->strides[scan_draw((uint32_t)desc->rank)] = scan_draw(4);
     }
 }
 
@@ -98,7 +100,9 @@ static bool draw_desc(struct scan_desc *desc)
     int64_t sizes[RANK_MOST];
     int rank = 1 + (int)scan_draw(RANK_MOST);
     int64_t room = INT64_C(1) << scan_draw(arguments.log2_most + 1);
-    int first = (int)scan_draw((uint32_t)rank); /* the first one is not always largest */
+    /* The sizes are drawn in an order that begins with a random dimension, so that any
+     * dimension may be the largest one. */
+    int first = (int)scan_draw((uint32_t)rank);
     for (int i = 0; i < rank; i++) {
         int64_t *size = &sizes[(first + i) % rank];
         *size = i + 1 < rank ? draw_size(room) : room - scan_draw((uint32_t)(room / 4 + 1));

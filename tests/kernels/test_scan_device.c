@@ -20,7 +20,7 @@ static size_t align_up(size_t bytes)
 }
 
 /* Place the tensors in the slabs alternately, with guard bytes around each. Every second tensor
- * that can run in place does; the output of any other is in a random slab. */
+ * runs in place if it can; the output of any other tensor is in a random slab. */
 static void lay_out(struct scan_case *tensors, size_t count, struct slab **slabs,
                     size_t slab_count)
 {
@@ -138,9 +138,8 @@ static void run_descs(struct scan_device *device, const struct scan_desc *descs,
 
 /* ---- tests ---- */
 
-/* GPU kernels compile for seconds, most of all those of long lines: without --all only these
- * two types use them. Every type is tested with the tile that they share, and
- * tests/matrix/run.sh tests all types. */
+/* The compilation of a GPU kernel takes seconds, most of all for long lines. So without --all
+ * only these two types are tested with GPU kernels; tests/matrix/run.sh tests all types. */
 static bool usual_on(const struct scan_way *way, enum dtype dtype)
 {
     return scan_case_all || !way->options.gpu_kernels || dtype == DTYPE_F32 ||
@@ -185,7 +184,7 @@ static struct scan_desc random_desc(enum dtype dtype)
     struct scan_desc desc;
     struct scan_plan plan;
     struct error err = ERROR_INIT;
-    do { /* scan_case_init() handles refused descriptions */
+    do { /* a refused description ends the loop, too */
         desc = draw_desc(dtype);
     } while (scan_plan_make(&desc, &plan, &err) == STATUS_OK && !scan_case_usual(&plan));
     return desc;
@@ -261,7 +260,8 @@ static void large_tensors_agree_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* More jobs than the device's first table can hold, behind a launch that uses the table. */
+/* The batch has more jobs than the device's first table can hold, and follows a launch that
+ * uses this table. */
 static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
 {
     const struct scan_way *way = context;
@@ -281,8 +281,8 @@ static void a_batch_of_a_thousand_agrees_with_the_oracle(const void *context)
     scan_device_close(device);
 }
 
-/* Two rows far apart: offsets beyond 2^31 elements, buffers beyond 2^32 bytes. In the batch,
- * the same rows without the gap come first. */
+/* Scan two rows that are far apart: offsets are beyond 2^31 elements, or buffers beyond 2^32
+ * bytes. The first job of the batch has the same rows without the gap. */
 static void far_apart(struct scan_device *device, enum dtype dtype, int64_t stride)
 {
     enum {
@@ -336,7 +336,7 @@ static void offsets_beyond_32_bits_are_right(const void *context)
     struct scan_device *device = scan_case_device(&scan_ways[0].options);
     if (device != NULL) {
         far_apart(device, DTYPE_U8, INT64_C(2147483649));
-        far_apart(device, DTYPE_U8, INT64_C(4294967299)); /* here also beyond one allocation */
+        far_apart(device, DTYPE_U8, INT64_C(4294967299)); /* also larger than one allocation */
         far_apart(device, DTYPE_F64, INT64_C(536870923));
     }
     scan_device_close(device);
@@ -427,7 +427,8 @@ static void preparing_tests_a_device_with_its_types(const void *context)
     scan_device_close(device);
 }
 
-/* Another driver for the processor: one generic kernel for each type, compiled beforehand. */
+/* On another driver for the processor, scan_device_prepare() compiles the generic kernel of a
+ * type. Later scans must compile nothing more. */
 static void a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared(const void *context)
 {
     (void)context;

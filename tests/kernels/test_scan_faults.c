@@ -17,8 +17,8 @@ static struct scan_case fault_tensor(void)
     return t;
 }
 
-/* Run t as the first `count` of two jobs of a batch: one in place in its own slab, one from
- * another slab to a third. */
+/* Run t as a batch of `count` jobs, 1 or 2. The first job runs in place in its own slab, the
+ * second one from another slab to a third slab. */
 static enum status run_jobs(struct scan_device *device, struct scan_case *t, size_t count,
                             struct scan_report *report, struct error *err)
 {
@@ -92,8 +92,9 @@ static void every_failing_call_is_reported_and_survived(const void *context)
     scan_case_deinit(&t);
 }
 
-/* The same while a device is opened and prepared; afterwards it must open. The step between
- * failing calls increases; it is larger if each start compiles, and largest for GPU kernels. */
+/* Let one OpenCL call fail while a device is opened and prepared. A start without a failing
+ * call must succeed. The step from one failing call to the next increases; it is larger for GPU
+ * kernels, because each start compiles them. */
 static void every_failing_call_of_a_start_is_survived(const void *context)
 {
     const struct scan_way *way = context;
@@ -127,7 +128,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
 static void a_wrong_result_at_the_start_is_noticed(const void *context)
 {
     (void)context;
-    struct cl_fault fault = {.selftest = 2}; /* also when it tries transfers */
+    struct cl_fault fault = {.selftest = 2}; /* the self-test with transfers fails as well */
     struct scan_device *device = scan_case_device(&scan_ways[0].options);
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);

@@ -1,7 +1,7 @@
 /* Scans in slices. A tensor is scanned while it arrives: every slice on any device, with its
  * bytes written just before it runs and later bytes still missing. Complete tensors of any
- * layout are scanned in slices as well. The slices must give the oracle's bits. Also segments
- * of the axis, many in one launch. */
+ * layout are scanned in slices as well. The slices must give the oracle's bits. Segments of the
+ * axis are scanned as well, many in one launch. */
 #include "kernels/split.h"
 #include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
@@ -46,7 +46,7 @@ struct arrival {
     struct scan_case *c;
     struct scan_slicing slicing;
     size_t element;
-    size_t arrived; /* bytes */
+    size_t arrived; /* number of bytes that have arrived */
     size_t carry_bytes;
     unsigned char *carry;
 };
@@ -168,7 +168,8 @@ static void slices_give_the_oracles_bits(const void *context)
     }
 }
 
-/* Complete tensors in any layout and direction; gaps of the output are zeroed before. */
+/* Layouts of complete tensors, which are scanned in any direction. Gaps of the output are
+ * zeroed before the scan. */
 static const struct layout {
     int rank;
     int64_t sizes[3];
@@ -619,7 +620,7 @@ static void a_slice_that_fails_leaves_the_carry_alone(const void *context)
 int main(void)
 {
     char sentence[128];
-    /* Types whose kernels for all layouts other tests compile as well. */
+    /* Other tests compile the kernels of these types for all layouts as well. */
     static const enum dtype few[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F64, DTYPE_I8};
     ktest_run("devices open", devices_open, NULL);
     if (devices[DEVICES - 1] == NULL) {

@@ -1,5 +1,5 @@
-/* Every source that devices compile must compile with warnings as errors. Tally's build
- * compiles those of the vector kernels.
+/* Every source that devices compile must compile with warnings as errors. Not tested here are
+ * the sources of the vector kernels, which Tally's build compiles.
  *
  *   test_sources           build some programs with the device's own compiler; together they have
  *                          every variant and every type

@@ -42,8 +42,8 @@ static bool runs_alone(const struct way *way, const char *variant)
     return way->aids.variant != NULL && strcmp(way->aids.variant, variant) == 0;
 }
 
-/* Describe a tensor of `lines` lines, as rows or columns, for a way with kernels that run only
- * one of these layouts. */
+/* Describe a tensor of `lines` lines, as rows or as columns. If the way's kernel runs only one
+ * of these layouts, use that one. */
 static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t length,
                                  size_t lines)
 {
@@ -58,7 +58,8 @@ static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t
 static void check(struct scan_device *device, const struct way *way, enum dtype dtype,
                   enum float_family family, size_t length, size_t lines)
 {
-    /* A row of one element counts as a column, a single column as a row. */
+    /* The plan treats rows of one element as columns, and a single column as a row: the kernels
+     * for the other layout need one element or one line more. */
     length += length == 1 && runs_alone(way, "scan_exact_rows");
     lines += lines == 1 && runs_alone(way, "scan_exact_columns");
     const struct scan_desc desc = describe(way, dtype, length, lines);
@@ -132,7 +133,7 @@ static void numbers_of_lines_around_strips(const void *context)
     scan_device_close(device);
 }
 
-/* The property of exact sums that readers rely on. */
+/* If no element is negative, exact sums never decrease, and a zero does not change the sum. */
 static void sums_never_fall(const void *context)
 {
     static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,

@@ -18,7 +18,7 @@ enum {
     ROWS = 10240, /* rows of 1024 int32: 40 MiB, at least five slices */
     LENGTH = 1024,
     LINE = 5 << 20,  /* elements of a long line, whose slices pass on a sum */
-    SMALL_ROWS = 512 /* 2 MiB: a single wave */
+    SMALL_ROWS = 512 /* 2 MiB: one wave (batch.c) */
 };
 
 /* Transfers take longer than scans on PoCL: 80 ms for a slice. */
@@ -52,8 +52,8 @@ static bool init_case(struct scan_case *c, int64_t rows, int64_t length)
     return scan_case_init(c, &desc, false);
 }
 
-/* Run a tensor in place in the slab and compare. If the input is reported intact, it must
- * be. */
+/* Run a tensor in place in the slab and compare. If the report says that the input is intact,
+ * check the input as well. */
 static enum status run_in(struct scan_device *device, const struct scan_case *c,
                           struct slab *slab, struct scan_report *report)
 {
@@ -362,8 +362,8 @@ static void no_fill_of_2_gib_is_asked_for(const void *context)
     scan_device_close(device);
 }
 
-/* Lose the GPU after each number of commands, until a run needs fewer. The input is staged or
- * pinned. */
+/* Lose the GPU after one, two, ... commands, until a run needs fewer commands. The input is
+ * either staged or pinned. */
 static void a_lost_gpu_is_an_error_and_works_again_when_it_is_opened_again(const void *context)
 {
     const struct slow_gpu_settings quick = {.bytes_per_s = 0};

@@ -1,7 +1,8 @@
 /* Kernels of different variants give one result for the same layout, so that the choice between
- * them affects only speed. Each CPU variant runs every layout here that it supports, is
- * compared with the oracle, and refuses the others: first whole lines, then lines in the
- * smallest parts, with results stored past the caches. */
+ * them affects only speed. Each CPU variant runs every layout of this file that it supports,
+ * and its results are compared with the oracle. It must refuse the other layouts. First it
+ * scans whole lines, then lines in the smallest parts, and stores their results past the
+ * caches. */
 #include "kernels/device.h"
 #include "kernels/variants.h"
 #include "tests/lib/ktest.h"
@@ -104,7 +105,8 @@ enum {
     WAYS = 4 * ARRAY_COUNT(types)
 };
 
-/* Every shape with every type and flag, created once for all variants; long shapes with few. */
+/* The cases, created once for all variants: every shape has every type and flag, long shapes
+ * have few of them. */
 static struct scan_case cases[SHAPES][WAYS];
 
 static struct scan_desc describe(size_t shape, enum dtype dtype)
@@ -223,7 +225,7 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     }
 }
 
-/* Return the work items for a tensor of columns on a machine with so many threads. *each:
+/* Return the work items for a tensor of columns on a device with `threads` threads. *each:
  * columns of every item but the last. */
 static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, uint64_t *each)
 {

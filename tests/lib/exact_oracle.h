@@ -17,7 +17,7 @@
 void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void *out,
                        ptrdiff_t out_step, size_t count, bool exclusive);
 
-/* Conversion of float16 and bfloat16 by arithmetic; from double with one rounding to nearest
+/* Convert float16 and bfloat16 by arithmetic. A conversion from double rounds once, to nearest
  * even. */
 double oracle_from_f16(uint16_t bits);
 double oracle_from_bf16(uint16_t bits);

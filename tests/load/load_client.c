@@ -45,7 +45,7 @@ enum {
     EVENTS = 64
 };
 static const uint64_t SWEEP_NS = NS_PER_MS;       /* largest delay of a connection's timer */
-static const uint64_t SIGNAL_NS = 50 * NS_PER_MS; /* timer precision that a signal needs */
+static const uint64_t SIGNAL_NS = 50 * NS_PER_MS; /* maximum delay of the reaction to SIGTERM */
 
 struct options options = {.connections = 1, .seconds = 1, .cool = 1, .random = 1};
 struct kind kinds[MOST_KINDS];
@@ -242,8 +242,8 @@ static void run(double cpu[2], double server[2])
             cpu[edge] = cpu_seconds(0);
             server[edge++] = options.server == 0 ? 0 : cpu_seconds(options.server);
         }
-        /* Before the end is checked: on a busy machine the last requests of the window begin
-         * late. */
+        /* Begin the requests that are due before the end is checked: on a busy machine the last
+         * requests of the window begin late. */
         uint64_t next_ns = options.rate > 0 ? arrive(now) : NEVER;
         if (edge == 2 && (now >= end_ns || open_requests == 0)) {
             return;

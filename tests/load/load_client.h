@@ -37,7 +37,7 @@ struct record {
 };
 
 enum conn_state {
-    CONN_CLOSED, /* until wake_ns */
+    CONN_CLOSED, /* no socket */
     CONN_IDLE,
     CONN_CONNECTING,
     CONN_SENDING,

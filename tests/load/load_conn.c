@@ -236,7 +236,7 @@ static void read_fields(struct conn *c)
 
 static void read_body(struct conn *c);
 
-/* The head is complete and ends before `end`. */
+/* Handle the answer's complete head, which ends before `end`. */
 static void take_head(struct conn *c, char *end)
 {
     size_t behind = c->head_bytes - (size_t)(end - c->head);
@@ -333,7 +333,7 @@ static void step_chunks(struct conn *c)
         if (line_end == NULL) {
             break;
         }
-        if (line_end == at) { /* behind a chunk */
+        if (line_end == at) { /* the empty line behind a chunk */
             at += 2;
             continue;
         }

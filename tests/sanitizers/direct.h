@@ -1,6 +1,6 @@
-/* Included before every file of kernels under sanitizers. OpenCL calls go directly to the
- * driver: the ICD loader is not instrumented, so MemorySanitizer would treat what it writes as
- * unwritten. Other drivers are not available. */
+/* The build with sanitizers includes this file before every file of kernels/. OpenCL calls go
+ * directly to the driver: the ICD loader is not instrumented, so MemorySanitizer would treat
+ * what it writes as unwritten. Other drivers are not available. */
 #ifndef TALLY_TESTS_SANITIZERS_DIRECT_H
 #define TALLY_TESTS_SANITIZERS_DIRECT_H
 

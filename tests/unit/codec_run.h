@@ -54,7 +54,7 @@ static void run_split_query(struct run *run, const char *query, struct codec_req
     }
 }
 
-/* Copy to an allocation of exactly this size; NULL without memory. */
+/* Copy to an allocation of exactly this size. Returns NULL if there is no memory. */
 static void *run_copy(const void *bytes, size_t count)
 {
     char *copy = malloc(count > 0 ? count : 1);
@@ -69,7 +69,8 @@ static enum status run_no_memory(struct run *run)
     return error_set(&run->err, STATUS_OUT_OF_MEMORY, "the test has no memory");
 }
 
-/* Offer more of the body until the codec has its head. *head_bytes: bytes of the head. */
+/* Offer more and more of the body, until the codec has its complete head. *head_bytes: bytes of
+ * the head. */
 static enum status run_head(const struct codec *codec, const struct codec_request *request,
                             struct byte_view body, size_t *head_bytes, struct run *run)
 {
@@ -129,7 +130,7 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
         status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
     }
     if (status == STATUS_OK) {
-        /* The room that the service has. */
+        /* The service reserves head_max() bytes for the head of a JSON answer. */
         assert(run->call.answer_format != CODEC_FORMAT_JSON ||
                run->answer.head_bytes <= codec->head_max(&run->call));
         run->bytes = run->answer.head_bytes + run->answer.payload_bytes;

@@ -1,7 +1,7 @@
 /* Lets the Nth allocation fail. For programs linked with --wrap of malloc and related functions
  * (Makefile). Allocations of the code under test are counted; those inside libraries are not,
  * except jansson's, which uses the functions of proto/json/doc.c. Allocations from an arena
- * count and fail as well, since a chunk may end anywhere. One thread. */
+ * count and fail as well, because each of them may need a new chunk. One thread. */
 #ifndef TALLY_TESTS_UNIT_FAILING_MEMORY_H
 #define TALLY_TESTS_UNIT_FAILING_MEMORY_H
 

@@ -29,7 +29,7 @@ enum fake_mode {
     FAKE_UNBUILDABLE,      /* prepare() returns DEVICE_ERROR for one type */
     FAKE_OPEN_HANGS,       /* open() blocks until the mode changes */
     FAKE_FIRST_OPEN_HANGS, /* the first open() blocks until the mode changes */
-    FAKE_PREPARE_HANGS,    /* prepare */
+    FAKE_PREPARE_HANGS,    /* prepare() blocks until the mode changes */
     FAKE_SINGLE_HANGS,     /* run() with one job blocks; OUT_OF_MEMORY for more */
     FAKE_LARGE_HANGS,      /* run() of more than FAKE_LARGE elements blocks */
     FAKE_SPOILS,           /* as FAKE_SHORT_OF_MEMORY, with inputs overwritten */
@@ -50,13 +50,13 @@ static struct {
     atomic_uint lists;                     /* number of list() calls that returned */
     atomic_bool list_hangs;                /* list() blocks until this is false */
     atomic_bool close_hangs[FAKE_DEVICES]; /* close() blocks until this is false */
-    atomic_uint prepared;                  /* number of element types, of all devices */
+    atomic_uint prepared;                  /* prepared element types, summed over all devices */
     atomic_uint described;                 /* number of devices that became ready */
-    uint64_t small_ns[FAKE_DEVICES];       /* time of a scan of less than FAKE_LARGE elements */
+    uint64_t small_ns[FAKE_DEVICES];       /* measured time of a scan below FAKE_LARGE */
     uint64_t large_ns[FAKE_DEVICES];       /* measured time of a longer scan */
     atomic_uint measured[FAKE_DEVICES];    /* number of measurements */
     bool built_in;                         /* the first device belongs to Tally's own driver */
-    bool transfers;                        /* the second device has memory of its own */
+    bool transfers;                        /* the second device needs transfers */
     bool every_byte;          /* add 1 to every byte of a job, not only to its first one */
     atomic_uint out_of_order; /* slices that did not follow their predecessor */
     const struct device_driver *driver; /* driver for fake_server_init(); NULL: fake_driver */
@@ -165,7 +165,8 @@ static inline enum status fake_measure(struct scan_device *device, enum dtype dt
     return STATUS_OK;
 }
 
-/* Access the memory like a device: read the input's first byte, write the output's. */
+/* Access the memory like a device: read the input's first byte, write the output's first
+ * byte. */
 static inline void fake_compute(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -189,7 +190,7 @@ static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
             bytes[k]++;
         }
         if (jobs[i].carry != NULL) {
-            uint32_t *next = jobs[i].carry; /* no carry is shorter */
+            uint32_t *next = jobs[i].carry; /* every carry has at least 4 bytes */
             const uint32_t begins = (uint32_t)jobs[i].out_offset;
             const size_t step = plan->axis.out_stride * dtype_info(plan->dtype)->bytes;
             atomic_fetch_add(&fake.out_of_order, jobs[i].carry_in && *next != begins);

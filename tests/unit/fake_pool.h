@@ -5,8 +5,8 @@
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_driver.h"
 
-/* Short times: a device hangs after 200 ms, and a failed one is retried after at least 200 ms.
- * A busy machine may need 200 ms for an action of microseconds. */
+/* Short times: a device counts as hanging after 200 ms, and a failed device is opened again
+ * after at least 200 ms. A busy machine may need 200 ms for an action of microseconds. */
 static const char *const quick[] = {"--device-timeout-ms=200", NULL};
 /* For tests in which no device may count as hanging, however busy the machine is. */
 static const char *const patient[] = {"--device-timeout-ms=60000", NULL};

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* A request without a place ends: its memory is released. */
+/* A small request, which needs no place, ends and gives its memory back. */
 static void end_small_request(struct fixture *f)
 {
     struct request small = {.admission = {.state = ADMISSION_NONE}};
@@ -153,7 +153,8 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
-/* Each of four clients gets a place beside those of a client that has all, and no more. */
+/* A client has all four places. Still, each of three other clients gets one place, and waits
+ * for a second one. A fourth client waits until one of the others has no place. */
 static void
 a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **state)
 {
@@ -175,7 +176,8 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
     assert_false(enter(f, waiting[1], 2 * MIB));
     expect_admitted(f, NULL);
-    leave(f, active[0]); /* the greedy one keeps three, the others have one each */
+    /* The greedy client keeps three places; three others have one each. */
+    leave(f, active[0]);
     expect_admitted(f, NULL);
     leave(f, first[0]);
     expect_admitted(f, first[ADMISSION_PLACES - 1]);
@@ -190,8 +192,8 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
 }
 
-/* Slots go to other clients until three of its requests are too late; then the client is still
- * next. */
+/* Three requests of the client reach their deadlines while they wait. The client is not charged
+ * for them, so its last request is admitted before that of the other client. */
 static void a_request_that_leaves_the_line_unserved_costs_its_client_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -231,7 +233,8 @@ static void a_request_that_leaves_the_line_unserved_costs_its_client_nothing(voi
     leave(f, active[3]);
 }
 
-/* The 600 MiB with which it began are not charged again. */
+/* The client was charged for 600 MiB when the request began. It is charged only for the 20 MiB
+ * more. */
 static void a_client_pays_for_the_additional_cost_of_a_request(void **state)
 {
     struct fixture *f = *state;
@@ -303,7 +306,8 @@ static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(voi
     leave(f, more);
 }
 
-/* Otherwise small requests would keep the client above its share without end. */
+/* If smaller requests of the same client could overtake its first one, the client would stay
+ * above its share. */
 static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next(void **state)
 {
     struct fixture *f = *state;
@@ -429,15 +433,16 @@ slow_bodies_of_a_client_beyond_its_part_give_back_what_another_one_lacks(void **
     struct client clients[2] = {{0}};
     struct request *slow[2] = {request_of(f, &clients[0]), request_of(f, &clients[0])};
     struct request *lacks = request_of(f, &clients[1]);
-    const uint64_t rate =
-        700 * MIB / ADMISSION_TURNOVER_S; /* fast enough for its memory alone */
+    /* This rate is high enough for the promised memory, but too low for a place. */
+    const uint64_t rate = 700 * MIB / ADMISSION_TURNOVER_S;
     assert_true(enter(f, slow[0], 700 * MIB));
     assert_true(enter(f, slow[1], 700 * MIB));
     assert_false(enter(f, lacks, 700 * MIB));
     assert_true(admission_pace(f->admission, slow[1], rate));
     assert_int_equal(slow[1]->admission.claim, 0);
     expect_admitted(f, lacks);
-    assert_false(admission_pace(f->admission, slow[0], rate)); /* a single place is its share */
+    /* The client has no other claim, so it is within its share. */
+    assert_false(admission_pace(f->admission, slow[0], rate));
     assert_int_equal(slow[0]->admission.claim, 700 * MIB);
     leave(f, slow[0]);
     leave(f, slow[1]);
@@ -480,7 +485,7 @@ static void memory_reserved_while_a_request_looked_small_counts_in_its_claim(voi
     request->memory.reserved_bytes = 4096;
     assert_true(enter(f, request, 10 * MIB));
     assert_int_equal(request->admission.promised_bytes, 10 * MIB - 4096);
-    assert_true(enter(f, request, most)); /* the request owns the rest of it */
+    assert_true(enter(f, request, most)); /* the rest of the budget is free */
     assert_int_equal(request->admission.promised_bytes, most - 4096);
     assert_int_equal(client.claimed_bytes, most);
     admission_finish(f->admission, request);
@@ -501,7 +506,7 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
         assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
         requests[i]->memory.reserved_bytes = held;
     }
-    assert_false(enter(f, requests[0], most)); /* the others may end */
+    assert_false(enter(f, requests[0], most)); /* others may still give memory back */
     assert_false(enter(f, requests[1], most));
     end_small_request(f);
     expect_admitted(f, NULL);
@@ -518,7 +523,9 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     assert_int_equal(client.claimed_bytes, 0);
 }
 
-/* None of them alone is a reason to wait, and small requests begin and end all the time. */
+/* The first request lacks memory that small requests and the request behind it hold. It does
+ * not wait: the request behind it waits itself, and small requests begin and end all the
+ * time. */
 static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void **state)
 {
     struct fixture *f = *state;
@@ -570,7 +577,8 @@ static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
     leave(f, next);
 }
 
-/* When one of them needs the rest, infer_charge() decides which one ends. */
+/* If one of the slow bodies needs more than the free memory, infer_charge() decides which
+ * request ends. */
 static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -584,7 +592,7 @@ static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **sta
         (void)admission_pace(f->admission, slow[i], 0);
     }
     assert_false(enter(f, slow[0], 900 * MIB));
-    expect_admitted(f, NULL); /* the other one may end */
+    expect_admitted(f, NULL); /* the other request may end */
     assert_false(enter(f, slow[1], 900 * MIB));
     expect_admitted(f, slow[0]);
     assert_int_equal(slow[0]->admission.promised_bytes, 136 * MIB); /* all remaining memory */
@@ -612,9 +620,9 @@ static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **s
     expect_admitted(f, pair[1]);
     assert_false(enter(f, pair[1], 900 * MIB));
     (void)admission_sweep(f->admission, now_ns + 60 * NS_PER_S);
-    expect_admitted(f, NULL); /* the other one is active and will give memory back */
+    expect_admitted(f, NULL); /* the other request is active and will give memory back */
     assert_false(enter(f, pair[0], 900 * MIB));
-    expect_admitted(f, pair[0]); /* it is the older one */
+    expect_admitted(f, pair[0]); /* the older of the two */
     expect_admitted(f, NULL);
     leave(f, pair[0]);
     expect_admitted(f, pair[1]);

@@ -37,13 +37,13 @@ static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
     struct request *overtake[2] = {request_of(f, &client), request_of(f, &client)};
     struct request *too_much = request_of(f, &client);
     assert_true(enter(f, held, 800 * MIB));
-    assert_false(enter(f, huge, 1000 * MIB)); /* which leaves 536 */
+    assert_false(enter(f, huge, 1000 * MIB)); /* 536 MiB remain for others */
     for (int i = 0; i < 2; i++) {
         assert_false(enter(f, overtake[i], 260 * MIB));
         expect_admitted(f, overtake[i]);
     }
     assert_false(enter(f, too_much, 50 * MIB));
-    expect_admitted(f, NULL); /* memory for it is available */
+    expect_admitted(f, NULL); /* not admitted, although memory is available */
     leave(f, held);
     expect_admitted(f, huge);
     expect_admitted(f, NULL);
@@ -55,7 +55,7 @@ static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
     leave(f, too_much);
 }
 
-/* A claim of the whole budget, as long texts and compressed bodies have. */
+/* Long texts and compressed bodies have a claim of the whole budget. */
 static void
 a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void **state)
 {
@@ -76,7 +76,7 @@ a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void 
     leave(f, held);
     expect_admitted(f, NULL);
     leave(f, overtakes[0]);
-    expect_admitted(f, NULL); /* otherwise it would wait without end */
+    expect_admitted(f, NULL); /* if others began now, `all` would wait without end */
     leave(f, overtakes[1]);
     expect_admitted(f, all);
     leave(f, all);
@@ -94,12 +94,12 @@ a_begun_request_that_lacks_memory_does_not_wait_for_requests_that_begin(void **s
     struct request *begins[2] = {request_of(f, &client), request_of(f, &client)};
     assert_true(enter(f, held, 400 * MIB));
     assert_true(enter(f, begun, 900 * MIB));
-    assert_false(enter(f, begun, 1400 * MIB)); /* which leaves 136 */
+    assert_false(enter(f, begun, 1400 * MIB)); /* 136 MiB remain for others */
     for (int i = 0; i < 2; i++) {
         assert_false(enter(f, begins[i], 100 * MIB));
     }
     expect_admitted(f, begins[0]);
-    expect_admitted(f, NULL); /* 136 MiB are available for the second one */
+    expect_admitted(f, NULL); /* not the second one, although 136 MiB are free */
     leave(f, held);
     expect_admitted(f, begun);
     leave(f, begins[0]);
@@ -155,7 +155,7 @@ static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **stat
     assert_int_equal(memory_reserve(f->memory, 0, 120 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[0], 1500 * MIB));
     assert_false(enter(f, small[0], 4 * MIB));
-    expect_admitted(f, small[0]); /* the other one is active */
+    expect_admitted(f, small[0]); /* the other request is active */
     assert_int_equal(memory_reserve(f->memory, 0, 60 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[1], 1500 * MIB));
     assert_false(enter(f, small[1], 4 * MIB));
@@ -193,7 +193,7 @@ static void a_client_with_many_that_lack_memory_keeps_no_other_out(void **state)
     leave(f, held);
 }
 
-/* They arrive in sequence, as their client sends them. */
+/* The requests that overtake arrive one after the other, as their client sends them. */
 static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crowd(void **state)
 {
     struct fixture *f = *state;
@@ -208,7 +208,7 @@ static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crow
         struct request *small = request_of(f, &client);
         assert_false(enter(f, small, 4 * MIB));
         expect_admitted(f, small);
-        (void)usleep(1000); /* the pause of its client */
+        (void)usleep(1000); /* the client's pause between two requests */
         admission_finish(f->admission, small);
         leave(f, small);
     }

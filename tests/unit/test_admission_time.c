@@ -4,8 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* If requests of 100 MiB take 20 ms each under load, a request is refused if the ones before it
- * need more time than it has, and one that has waited too long is not begun. */
+/* Requests of 100 MiB take 20 ms each under load. A request is refused if the requests before
+ * it need more time than remains until its deadline. A waiting request that can no longer meet
+ * its deadline ends instead of beginning. */
 static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(void **state)
 {
     struct fixture *f = *state;
@@ -22,7 +23,7 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
         assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
     }
     for (int i = 0; i < ADMISSION_PLACES; i++) {
-        /* No estimate before as many requests have finished as began together. */
+        /* There is no estimate until as many requests have finished as have begun together. */
         assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
         assert_int_equal(wait_ns, 0);
         (void)usleep(20000); /* the duration of the request */
@@ -32,7 +33,7 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
     new->arrival.deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
-    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four active */
+    assert_true(wait_ns > 100 * NS_PER_MS); /* five requests wait, four are active */
     new->arrival.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
     struct request *late = crowd[2 * ADMISSION_PLACES];
@@ -51,9 +52,9 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
     }
 }
 
-/* Run requests of 100 MiB and this cost, alternately of two clients, and twice as many as
- * there are places. The first half finishes in sequence, 20 ms each; then the second half is
- * active. */
+/* Run twice as many requests as there are places, alternately of two clients, each with 100 MiB
+ * and this cost. The first half finishes one after the other, 20 ms each; then the second half
+ * is active. */
 static void pass_slowly_in_turn(struct fixture *f, struct client *one, struct client *two,
                                 uint64_t cost, struct request *crowd[2 * ADMISSION_PLACES])
 {
@@ -80,9 +81,9 @@ static void pass_slowly(struct fixture *f, struct client *client,
     pass_slowly_at(f, client, 100 * MIB, crowd);
 }
 
-/* Bodies arrive in parallel: a request that begins beside three others ends when four are
- * complete, not when the rest of the three is. The header's check and the waiting requests use
- * the same estimate. */
+/* Bodies arrive in parallel. So the estimate for a new request counts each active request in
+ * full, not only the rest of it. The check of a new header and the sweep of waiting requests
+ * use the same estimate. */
 static void the_estimate_for_a_new_request_includes_all_active_requests(void **state)
 {
     struct fixture *f = *state;
@@ -138,8 +139,8 @@ static void a_begun_request_is_not_ended_before_its_deadline(void **state)
     }
 }
 
-/* If the estimated speed makes all requests with a deadline be refused, it is measured again,
- * even if no request waits. */
+/* If all requests with a deadline are refused because of the estimated speed, the speed is
+ * measured again, even if no request waits. */
 static void one_slow_request_does_not_raise_the_estimate_forever(void **state)
 {
     struct fixture *f = *state;
@@ -224,8 +225,8 @@ static void leave_all(struct fixture *f, struct request **requests, int count)
     }
 }
 
-/* Requests that take ten times as long per byte do not make others look as slow, neither beside
- * them nor after them. */
+/* Some requests cost ten times as much per byte as others. They do not raise the estimates for
+ * the cheaper ones tenfold, neither while they run nor afterwards. */
 static void the_time_that_is_foretold_goes_by_cost_and_not_by_memory(void **state)
 {
     struct fixture *f = *state;
@@ -246,7 +247,8 @@ static void the_time_that_is_foretold_goes_by_cost_and_not_by_memory(void **stat
     leave_all(f, cheap, ADMISSION_PLACES);
 }
 
-/* Clients alternate: a client waits for as much of another's work as it has itself. */
+/* Clients alternate. So a client waits for at most as much work of another client as it has
+ * itself. */
 static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void **state)
 {
     struct fixture *f = *state;
@@ -256,7 +258,8 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
     struct request *dear[2 * ADMISSION_PLACES];
     pass_slowly_in_turn(f, &client, &second, 1000 * MIB, dear);
     const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
-    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0); /* it may have a place at once */
+    /* `other` may have a place at once. */
+    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0);
     leave(f, dear[0]);
     leave(f, dear[ADMISSION_PLACES]);
     struct request *own = request_of(f, &other);
@@ -336,7 +339,7 @@ static void a_waiting_request_is_ended_by_its_own_cost(void **state)
     assert_int_equal(admission_sweep(f->admission, now_ns), cheap->arrival.deadline_ns);
     expect_ended(f, dear, STATUS_DEADLINE_PASSED);
     expect_admitted(f, NULL);
-    cheap->arrival.deadline_ns = 0; /* regardless of the duration */
+    cheap->arrival.deadline_ns = 0; /* no deadline: may wait for any time */
     leave(f, crowd[ADMISSION_PLACES]);
     expect_admitted(f, cheap);
     leave(f, cheap);

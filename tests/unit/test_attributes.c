@@ -282,7 +282,7 @@ static void reach_is_exact_and_overflow_is_no_reach(void **state)
             reaches[i].valid);
         assert_true(elements == (reaches[i].valid ? reaches[i].elements : 77));
     }
-    /* Bytes whose extent overflows, and the most that 63 bits can hold. */
+    /* The extent of a byte tensor overflows, or has the largest value, INT64_MAX. */
     const int64_t far[] = {INT64_MAX, INT64_MAX, INT64_MAX};
     struct scan_desc desc = {.dtype = DTYPE_U8, .rank = 3, .sizes = {2, 2, 2}};
     uint64_t elements = 77;

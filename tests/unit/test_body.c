@@ -22,7 +22,7 @@ struct fixture {
     struct server server;
     struct request request;
     bool packed;  /* the body is gzip */
-    bool as_text; /* and a JSON answer is requested */
+    bool as_text; /* a JSON answer is requested */
 };
 
 static int set_up(void **state)
@@ -146,7 +146,7 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
 }
 
 enum {
-    ADMITTED_BYTES = 8 << 20 /* claim of a request that is not slow */
+    ADMITTED_BYTES = 8 << 20 /* claim of a request whose body is not slow */
 };
 
 /* Receive `whole` bytes of a text, with a pool for preparing pages; returns how often pages had
@@ -196,7 +196,7 @@ static void so_does_one_of_unknown_length_once_it_is_long(void **state)
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     assert_int_equal(begin_json(f, -1, &err), STATUS_OK);
-    assert_int_equal(land_text(f, 3 << 20, &err), 3); /* of 1, 2 and 4 MiB */
+    assert_int_equal(land_text(f, 3 << 20, &err), 3); /* for buffers of 1, 2 and 4 MiB */
     assert_int_equal(f->request.body.head_bytes, 3 << 20);
 }
 
@@ -229,7 +229,8 @@ static void pages_prepared_for_a_stalled_text_are_released_except_charged_bytes(
     for (size_t i = 0; i < CAME; i++) {
         assert_int_equal(request->body.head.bytes[i], 'x');
     }
-    body_forget_pages(request); /* no pages remain */
+    /* No prepared pages remain: the call has no effect. */
+    body_forget_pages(request);
     assert_true(request->body.head.block.touched >= request->memory.reserved_bytes);
 }
 
@@ -380,7 +381,7 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
     }
 }
 
-/* Feed without end: the body must be refused as soon as it exceeds its limit. */
+/* Feed bytes until the body is refused, which must happen as soon as it exceeds its limit. */
 static void takes_up_to_4_mib(struct fixture *f)
 {
     static char piece[65536];
@@ -421,7 +422,7 @@ static void a_wrong_length_of_a_large_body_is_refused_before_it_arrives(void **s
     assert_int_equal(begin_raw(f, "2,10000", 80001, &err), STATUS_LENGTH_MISMATCH);
 }
 
-/* Its first bytes reveal its type; no memory is reserved for the rest. */
+/* The first bytes of the body show its actual type. No memory is reserved for the rest. */
 static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -627,7 +628,7 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
     struct error err = ERROR_INIT;
     char json[3000];
     char payload[5000];
-    /* Longer than inline_json_bytes. */
+    /* The JSON header is longer than inline_json_bytes. */
     int head =
         snprintf(json, sizeof json,
                  "{\"id\":\"1\",%*s\"inputs\":[{\"name\":\"x\",\"shape\":[1250],\"datatype\":"

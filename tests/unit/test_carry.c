@@ -52,7 +52,7 @@ static void encode(struct made *made, const struct carry_head *head)
     assert_int_equal(carry_encode(head, made->bytes, NULL, &made->count, &err), STATUS_OK);
 }
 
-/* Decode the sums of a carry that is valid in itself. */
+/* Check the head and the CRC of a carry, and decode its sums. */
 static enum status decode(const unsigned char *bytes, uint64_t count, void *sums,
                           struct error *err)
 {
@@ -90,7 +90,7 @@ a_carry_of_floats_has_a_descriptor_a_line_and_the_words_that_are_needed(void **s
     (void)state;
     static const unsigned char lines[] = {
         0,    0,    0,    2,    0,    0,    0,    1,    8,    0,    0,    0,
-        0,    0,    0,    0,                                                 /* filled up */
+        0,    0,    0,    0,                                                 /* padding */
         0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,    0,    0,    0, /* line 0 */
         0,    0,    0,    0,    0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
     struct made made;
@@ -224,7 +224,7 @@ static void a_carry_that_no_part_answers_is_refused(void **state)
         {9, 0, 0, 0, 2, {0, 5}, "words that add nothing"},
         {9, 0, 0, 0, 2, {5, 0}, "words that add nothing"},
         {9, 0, 0, 0, 2, {UINT64_MAX - 1, UINT64_MAX}, "words that add nothing"},
-        {9, 0, 0, 4, 1, {UINT64_C(1) << 24}, NULL}, /* 2^280: nine times almost 2^277 */
+        {9, 0, 0, 4, 1, {UINT64_C(1) << 24}, NULL}, /* 2^280 is less than 9 * 2^277 */
         {9, 0, 0, 4, 1, {UINT64_C(1) << 25}, "so few elements do not have"},
         {1, 0, 0, 4, 1, {UINT64_C(1) << 22}, "so few elements do not have"},
         {9, 0, 0, 4, 1, {0 - (UINT64_C(1) << 26)}, "so few elements do not have"},

@@ -65,7 +65,8 @@ static void bytes_that_never_arrived_do_not_count(void **state)
     assert_true(sends(2, 1, 0));
 }
 
-/* Times above a day count as a day; bytes that never arrived are subtracted from that. */
+/* Announced bytes count as at most a day of sending time. After the body this time is replaced
+ * by that of the received bytes, which is also at most a day. */
 static void a_client_that_announces_more_than_a_day_pays_only_for_received_bytes(void **state)
 {
     (void)state;
@@ -102,11 +103,13 @@ static void memory_over_the_limit_is_waited_for_in_proportion(void **state)
     client_give_memory(&client, 800, 10 * NS_PER_S);
     assert_true(client_take_memory(&client, 800, 1000, &wait_ns));
     assert_false(client_take_memory(&client, 400, 1000, &wait_ns));
-    assert_int_equal(wait_ns / NS_PER_MS, 2500); /* for a quarter of the memory that is held */
+    /* The wait is the time until a quarter of the held memory is given back. */
+    assert_int_equal(wait_ns / NS_PER_MS, 2500);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_S, 10);
     assert_true(client_take_memory(&client, 8, 1000, &wait_ns));
-    client_give_memory(&client, 8, 0); /* short ones hardly affect the estimate for long ones */
+    /* A short request hardly affects the estimate for long ones. */
+    client_give_memory(&client, 8, 0);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_MS, 9900);
 }
@@ -158,8 +161,8 @@ static void an_address_is_a_client_and_of_ipv6_its_network_is(void **state)
     assert_false(are_one("192.0.2.1", "192.0.2.2"));
     assert_true(are_one("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(are_one("unix", "::1"));              /* the network of ::1 is all 0 */
-    assert_false(are_one("192.0.2.1", "c000:201::1")); /* begins alike */
+    assert_false(are_one("unix", "::1"));              /* ::1: all network bytes are 0 */
+    assert_false(are_one("192.0.2.1", "c000:201::1")); /* equal first bytes */
 }
 
 int main(void)

@@ -225,7 +225,7 @@ static void a_chain_that_names_an_authority_passes_in_both_versions(void **state
         add(f, &between);
         assert_int_equal(check(f), STATUS_OK);
         begin_message(f);
-        add(f, &made); /* signed by an unknown authority */
+        add(f, &made); /* signed by `between`, which is not in the message */
         expect_refused(f, GNUTLS_A_UNKNOWN_CA, "its issuer is unknown");
         forget(&made);
         forget(&between);
@@ -309,8 +309,8 @@ static void every_beginning_of_a_message_is_refused(void **state)
         for (size_t count = 0; count < f->count; count++) {
             assert_int_equal(check_begin(f, count), STATUS_INVALID_REQUEST);
         }
-        for (size_t count = 1; count < f->count - list_at(f) - 6;
-             count++) { /* checks of the bytes alone */
+        /* Cut the certificate itself, in a message whose lengths are correct. */
+        for (size_t count = 1; count < f->count - list_at(f) - 6; count++) {
             uint8_t bytes[4096];
             struct fixture *other = calloc(1, sizeof *other);
             assert_non_null(other);
@@ -326,8 +326,8 @@ static void every_beginning_of_a_message_is_refused(void **state)
     }
 }
 
-/* Some changed messages still name the authority, and GnuTLS decides. No message is read beyond
- * its end. */
+/* Some changed messages still name the authority, so they pass, and GnuTLS would decide. No
+ * message is read beyond its end. */
 static void a_message_with_one_bit_changed_anywhere_is_refused_or_passes(void **state)
 {
     struct fixture *f = *state;
@@ -341,7 +341,8 @@ static void a_message_with_one_bit_changed_anywhere_is_refused_or_passes(void **
     assert_in_range(refused, f->count / 2, 8 * f->count - 1);
 }
 
-/* BER decoders find the end of such a list of names anywhere. */
+/* The extension begins with an indefinite length, which DER forbids. BER decoders search for
+ * the end of the list, so every two bytes count as one name. */
 static void an_extension_that_is_no_der_counts_by_its_bytes(void **state)
 {
     struct fixture *f = *state;

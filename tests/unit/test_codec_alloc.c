@@ -59,7 +59,7 @@ static void every_failing_allocation_gives_an_error_and_leaks_nothing(void **sta
     }
 }
 
-/* Fill the stack, for code that reads an uninitialized variable. */
+/* Fill the stack with a value, which code that reads an uninitialized variable would find. */
 static __attribute__((noinline)) void leave_on_the_stack(char value)
 {
     volatile char left[32768];
@@ -68,7 +68,8 @@ static __attribute__((noinline)) void leave_on_the_stack(char value)
     }
 }
 
-/* Return the allocations of the first request; the Nth one fails. */
+/* Run the first request with this value on the stack; its Nth allocation fails. Returns the
+ * number of allocations. */
 static long allocations_after(char left, long nth)
 {
     struct run run;
@@ -81,7 +82,8 @@ static long allocations_after(char left, long nth)
     return memory.allocations;
 }
 
-/* If jansson reports that a number is too large, the body is parsed again. */
+/* A failing allocation must not be mistaken for jansson's error "number too large", after which
+ * the body is parsed again. */
 static void uninitialized_stack_memory_has_no_effect(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ static struct file read_file(const char *path)
     return file;
 }
 
-/* Split the lines before the empty one; the rest is the body. */
+/* End the header lines at the empty line. Returns the body behind it. */
 static struct byte_view split_body(struct file *file)
 {
     char *gap = strstr(file->bytes, "\n\n");

@@ -32,8 +32,8 @@ static void nested_in_nested_out_and_flat_in_flat_out(void **state)
     expect("{\"data\":[[[7]]]}", "{\"dtype\":\"int64\",\"shape\":[1,1,1],\"data\":[[[7]]]}");
 }
 
-/* Answers without numbers, in which each byte counts: run_request() compares them with
- * head_max(). */
+/* run_request() compares each answer with head_max(). These answers have no numbers, so each
+ * byte counts. */
 static void the_longest_lists_and_a_long_carry_have_the_room_that_is_foretold(void **state)
 {
     (void)state;

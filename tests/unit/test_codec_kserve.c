@@ -101,7 +101,7 @@ static void unknown_top_level_keys_are_ignored(void **state)
           Y_2X2("[1.0,2.0,4.0,6.0]"));
 }
 
-/* As in Triton, which reads only the members that it knows. */
+/* Triton also reads only the members that it knows. */
 static void unknown_members_of_tensors_are_ignored_and_unknown_parameters_refused(void **state)
 {
     (void)state;
@@ -466,7 +466,8 @@ static void tensors_may_lie_in_shared_memory(void **state)
     assert_string_equal(probe.call.output_shm.region, "out");
 }
 
-/* Also without a known length, where all of a raw request is its head. */
+/* Test requests of unknown length, without Inference-Header-Content-Length and with the value
+ * 0. */
 static void a_carry_before_the_body_is_refused(void **state)
 {
     (void)state;

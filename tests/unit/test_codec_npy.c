@@ -221,8 +221,9 @@ static void headers_that_are_anything_else_are_refused(void **state)
     }
 }
 
-/* Conversions that NumPy does silently and that change sums: a byte cannot hold a count of 300,
- * a view of a big-endian array swaps its bytes, a real part drops the imaginary one. */
+/* The advice must not name conversions that NumPy does silently and that change sums: a byte
+ * cannot hold a count of 300, a view of a big-endian array swaps its bytes, a real part drops
+ * the imaginary part. */
 static void no_advice_names_a_step_that_makes_sums_wrong(void **state)
 {
     static const char *const types[] = {"<c8", "<c16",    "<c32",   "|O",   "|S5",

@@ -64,7 +64,8 @@ static void defaults_that_depend_on_the_machine_are_filled_in(void **state)
     const char *environment[] = {NULL};
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
     assert_true(config.memory_budget > SIZE_MIB);
-    assert_true(config.memory_budget <= machine_available_bytes() * 3 / 4); /* half of it */
+    /* The default is one half. */
+    assert_true(config.memory_budget <= machine_available_bytes() * 3 / 4);
     assert_int_equal(config.cpus, machine_cores());
     assert_int_equal(config.codec_threads, machine_cores());
     config_deinit(&config);

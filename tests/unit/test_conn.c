@@ -1,5 +1,6 @@
-/* Whether another request may have arrived behind the present one (server/http/conn.c), from
- * the bytes that a socket has received and the bytes of known requests. */
+/* conn_has_next() (server/http/conn.c): whether another request may have arrived behind the
+ * present one. The function compares the bytes that the socket has received with the bytes of
+ * known requests. */
 #include "server/http/exchange.h"
 #include "tests/lib/unit.h"
 
@@ -89,7 +90,8 @@ static void a_body_in_one_chunk_is_counted_with_its_frame(void **state)
     }
 }
 
-/* The system's counter decreases to 0 and stays there. */
+/* The kernel's peek offset (SO_PEEK_OFF) counts down from INT_MAX to 0 and stays 0. In each
+ * round the test sets the offset as if 1 GiB had been read. */
 static void a_unix_socket_is_counted_beyond_two_gibibytes(void **state)
 {
     struct pair *pair = *state;

@@ -55,8 +55,8 @@ static int events_of(int fd, short wanted, int timeout_ms)
     return poll(&waiting, 1, timeout_ms) == 0 ? 0 : waiting.revents;
 }
 
-/* Send until the window is closed: the system has begun to probe it, the last piece has filled
- * it to the last byte, and nothing is in flight. */
+/* Send until the receiver's window is closed: it is full to the last byte, nothing is in
+ * flight, and the kernel has begun to probe it. */
 static void close_window(const struct pair *pair)
 {
     static const char piece[1 << 16];
@@ -82,8 +82,8 @@ static void read_all_and_close(const struct pair *pair)
     (void)close(pair->conn.fd);
 }
 
-/* All received bytes are read, but the client was not told that the window is open again: it
- * would wait without end to send the rest. */
+/* The server has read all received bytes, but the client does not know that the window is open
+ * again. Without a reset the client would wait without end to send the rest. */
 static void a_client_that_is_cut_off_in_a_closed_window_is_told(void **state)
 {
     struct pair *pair = *state;
@@ -96,7 +96,8 @@ static void a_client_that_is_cut_off_in_a_closed_window_is_told(void **state)
     assert_int_not_equal(errno, EAGAIN);
 }
 
-/* Without unread bytes the connection ends with a FIN: bytes written before it arrive. */
+/* Without unread bytes the connection ends with a FIN, so the client receives the bytes that
+ * were written before. */
 static void a_client_that_is_cut_off_while_it_sends_nothing_reads_what_it_was_told(void **state)
 {
     struct pair *pair = *state;

@@ -176,8 +176,8 @@ static void a_wrong_body_sent_as_json_is_named_with_advice(void **state)
     refuses(json, "", BYTES("\x00\x00\x80\x3f"), SAYS("begins with '..", "expected '{'"));
 }
 
-/* Of any length: such a body is not searched for "data", whose absence would be reported as an
- * exceeded limit. */
+/* A file of any length is named. It must not be searched for "data", or the error would be that
+ * the text outside of "data" is too long. */
 static void a_long_file_sent_as_json_is_named_too(void **state)
 {
     (void)state;
@@ -189,7 +189,8 @@ static void a_long_file_sent_as_json_is_named_too(void **state)
     free(file);
 }
 
-/* Its numbers are not recognized as "data", so they would be counted as too much other text. */
+/* In UTF-16 the member "data" is not recognized. So without the guess the error would be that
+ * the text outside of "data" is too long. */
 static void a_long_json_of_two_bytes_a_character_is_named_too(void **state)
 {
     static const char start[] = "{\"data\":[1";

@@ -132,7 +132,7 @@ static int read_answer(struct fixture *f, unsigned char *bytes, size_t room,
     while (got < wanted && got < room - 1) {
         ssize_t read = recv(f->fd, bytes + got, room - 1 - got, 0);
         if (read < 0 && errno == EINTR) {
-            continue; /* not a signal of the test: happens on Debian 13 */
+            continue; /* happens on Debian 13 without a signal of the test */
         }
         if (read <= 0) {
             break;
@@ -448,22 +448,23 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
     (void)state;
     set_up(&f, 1, NULL);
     struct request *first = occupy(&f);
-    queue_close(f.fakes.server.queue); /* any other reason gives the same result */
+    queue_close(f.fakes.server.queue); /* now no slice can be queued */
     connect_client(&f);
     send_head(&f, row, "");
     send_payload(&f, 0, TENSOR - 1);
     await_read(&f);
     assert_int_equal(runs(), 1);
     send_payload(&f, TENSOR - 1, TENSOR);
-    assert_int_equal(expect_status(&f, "shutting down"), 503); /* the last answer tells of it */
+    /* The answer says why the slice was refused. */
+    assert_int_equal(expect_status(&f, "shutting down"), 503);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_ptr_equal(fake_finished(&f.fakes), first);
     fake_release(&f.fakes, first);
     tear_down(&f);
 }
 
-/* A device with its own clock, which the wrapped clock_gettime() returns on its thread: time
- * passes only during runs, pace_ns in each. The runs are recorded. */
+/* A device with its own clock. The wrapped clock_gettime() returns that clock on the thread of
+ * the device. Each run advances the clock by pace_ns and is recorded. */
 static atomic_uint_fast64_t pace_ns;
 static uint64_t paced_bytes[TENSOR / SLICE + 2];
 static bool paced_holes[ARRAY_COUNT(paced_bytes)];
@@ -506,8 +507,8 @@ static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
     atomic_store(&paced_runs, 0);
 }
 
-/* Scan a tensor whose bytes arrive while the device is busy with another one, then in slices
- * that take `ns` each. Returns the number of slices; paced_bytes[1] is the first. */
+/* Scan a tensor whose bytes arrive while the device runs another request. Then its slices run,
+ * for `ns` each. Returns the number of slices; paced_bytes[1] is the first. */
 static size_t slices_at_pace(uint64_t ns)
 {
     struct fixture f;
@@ -602,8 +603,8 @@ static uint64_t paced_sum(void)
     return sum;
 }
 
-/* `sent` bytes arrive while a slice runs; the loop ends, then the slice: `scanned` elements
- * follow. */
+/* Send bytes up to `sent` while a slice runs, stop the loop, and let the slice end. Without the
+ * loop, at least `scanned` elements in all must be scanned. */
 static void scan_without_a_loop(size_t sent, uint64_t scanned)
 {
     struct fixture f;
@@ -637,7 +638,7 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
     struct fixture f;
     (void)state;
     set_up(&f, 1, NULL);
-    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* and does not access memory meanwhile */
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* hangs without access to memory */
     begin(&f, rows, SLICE);
     send_payload(&f, SLICE, TENSOR);
     await_read(&f);
@@ -647,8 +648,8 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
     tear_down(&f);
 }
 
-/* The client disconnects inside its body and after it: the memory of the request is free before
- * the busy device is. */
+/* The client disconnects inside its body, or after it. The memory of its request is freed while
+ * the device is still busy with another one. */
 static void a_client_that_leaves_takes_its_slice_out_of_the_queue(void **state)
 {
     (void)state;

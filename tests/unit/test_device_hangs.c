@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Listing, opening and preparing count as hanging after ten times this time. */
+/* Calls that list, open or prepare devices count as hanging after ten times this time. */
 static const char *const hasty[] = {"--device-timeout-ms=50", NULL};
 
 static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **state)
@@ -98,7 +98,7 @@ static void a_slice_on_a_hanging_device_is_told_the_same_as_others(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-/* Register a region with that name and hold it once; the object is unlinked. */
+/* Register a region with that name, hold it once, and unlink its object. */
 static struct shm_region *share(struct shm_registry *registry, const char *name)
 {
     struct kserve_shm_region region = {.byte_size = 4096};
@@ -218,7 +218,7 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
     (void)state;
     struct fake_server fakes;
     start(&fakes, 1);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment, so that a batch collects */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(&fakes, DTYPE_F32);
     while (stats_of(&fakes, 0).running == 0) {
     }
@@ -226,7 +226,8 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
     for (int i = 0; i < 3; i++) {
         others[i] = push(&fakes, DTYPE_F32);
     }
-    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* the batch needs too much memory */
+    /* The batch of three runs out of memory, so its requests run one by one. */
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS);
     assert_ptr_equal(fake_finished(&fakes), first);
     fake_release(&fakes, first);
     for (int i = 0; i < 3; i++) {

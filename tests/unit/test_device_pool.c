@@ -56,7 +56,7 @@ static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(vo
     assert_true(fake_server_init(&fakes, quick, &err));
     struct request *early = push(&fakes, DTYPE_F32);
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-    assert_ptr_equal(fake_finished(&fakes), early); /* by the other device */
+    assert_ptr_equal(fake_finished(&fakes), early); /* computed by the other device */
     assert_int_equal(early->error.status, STATUS_OK);
     assert_int_equal(early->scan.device, 1);
     fake_release(&fakes, early);
@@ -103,8 +103,7 @@ static void the_pace_of_a_device_is_measured_before_it_is_ready(void **state)
         struct fake_server fakes;
         fake_reset(1);
         fake.built_in = own > 0;
-        fake.small_ns[0] =
-            101024; /* from 4 KiB and 4 MiB: 100 us, plus a nanosecond per 4 bytes */
+        fake.small_ns[0] = 101024; /* 4 KiB and 4 MiB each take 100 us plus 1 ns per 4 bytes */
         fake.large_ns[0] = 100000 + (1 << 20);
         start_with(&fakes, patient);
         assert_int_equal(atomic_load(&fake.measured[0]), 2 * PACE_KINDS);
@@ -178,7 +177,7 @@ static void a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early(void **
     const struct device_stats stats = stats_of(&fakes, 0);
     assert_int_equal(stats.errors, 1);
     assert_string_equal(stats.last_error, "it caught fire");
-    request = push(&fakes, DTYPE_F32); /* the first is retried after 200 ms at the earliest */
+    request = push(&fakes, DTYPE_F32); /* device 0 is opened again after at least 200 ms */
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
     fake_release(&fakes, request);
@@ -284,7 +283,7 @@ static void push_batch(struct fake_server *fakes, enum fake_mode mode,
 {
     fake_reset(1);
     start_with(fakes, patient);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment, so that a batch collects */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(fakes, DTYPE_F32);
     while (stats_of(fakes, 0).running == 0) {
     }
@@ -365,7 +364,7 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
     (void)state;
     static const struct {
         const char *text;
-        const char *chosen; /* one digit per device */
+        const char *chosen; /* one digit for each chosen device */
     } rows[] = {{"all", "0123"}, {"cpu", "02"},    {"GPU", "13"},      {"2", "2"},
                 {"3, 0", "03"},  {"fake", "0123"}, {"\"1\"", "1"},     {"cpu,1", "012"},
                 {"9", NULL},     {"radeon", NULL}, {"0,radeon", NULL}, {" , ", NULL}};
@@ -410,7 +409,7 @@ static void where_there_is_no_device_of_our_own_the_words_for_it_mean_others(voi
     (void)state;
     static const struct {
         const char *flag;
-        size_t own; /* number of devices; the first is Tally's own */
+        size_t own; /* number of devices if Tally's own driver exists */
         size_t none;
     } rows[] = {{"--devices=cpu", 1, 2}, {"--devices=0", 1, 1}, {"--devices=cpu,2", 1, 2}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -423,7 +422,7 @@ static void where_there_is_no_device_of_our_own_the_words_for_it_mean_others(voi
             assert_true(fake_server_init(&fakes, words, &err));
             assert_int_equal(device_pool_count(fakes.server.devices),
                              own > 0 ? rows[i].own : rows[i].none);
-            assert_true(atomic_load(&fake.lists) == 1 || own == 0); /* one call is enough */
+            assert_true(atomic_load(&fake.lists) == 1 || own == 0); /* list() was called once */
             assert_true(fake_server_deinit(&fakes));
         }
     }
@@ -616,7 +615,7 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_USABLE);
     /* Too many bytes for a small request, and too few elements to hang. */
     struct request *first = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
-    assert_ptr_equal(fake_finished(&fakes), first); /* no longer than for small ones */
+    assert_ptr_equal(fake_finished(&fakes), first); /* the other worker takes it, too */
     fake_release(&fakes, first);
     struct request *small = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), small);
@@ -638,7 +637,7 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
 enum {
     PUSHERS = 3,
     PUSHES = 2000,
-    MOST_UNDER_WAY = 200 /* a fortieth of them are long; all of them fit in the budget */
+    MOST_UNDER_WAY = 200 /* one in 40 is long; all fit in the budget */
 };
 
 static atomic_int under_way; /* pushed and not yet released */

@@ -37,7 +37,7 @@ static void refused(const char *input, const char *output, const char *data, enu
     assert_int_equal(probe.status, status);
 }
 
-/* The input is refused, whatever the output is. */
+/* Check that the input is refused. The output has the same description. */
 static void input_refused(const char *input, enum status status, const char *field)
 {
     refused(input, input, "[1,2]", status, field);
@@ -181,7 +181,7 @@ static void output_strides_lay_out_the_answer_with_zero_gaps(void **state)
     (void)state;
     gives(F32("\"Sizes\":[2,2]"), F32("\"Sizes\":[2,2],\"Strides\":[4,1]"), "[1,2,3,4]",
           "[1.0,2.0,0.0,0.0,4.0,6.0]");
-    /* So many elements that the service allocates no output buffer. */
+    /* The output has so many cells that the service allocates no buffer for it. */
     gives(F32("\"Sizes\":[1,2]"), F32("\"Sizes\":[1,2],\"Strides\":[1,17]"), "[1,2]",
           "[1.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0]}");
     gives(F32("\"Sizes\":[1,2]"),
@@ -411,7 +411,7 @@ static void data_and_payload_together_are_refused(void **state)
     const char *json = request_of(F32("\"Sizes\":[2]"), F32("\"Sizes\":[2]"), "[1,2]");
     assert_int_equal(probe_framed(&probe, &codec_directml, json, "abcdefgh", 8),
                      STATUS_LENGTH_MISMATCH);
-    /* The header over a body that is only JSON is accepted. */
+    /* A body that is only JSON may have the header field with the length of its JSON. */
     bytes(json, "", 0);
     assert_string_equal(probe.content_type, "application/json");
 }

@@ -123,8 +123,8 @@ static void a_slow_device_waits_for_a_quick_one_that_is_busy_if_that_is_sooner(v
     free(second);
 }
 
-/* While the quick device is busy, it would end requests 1, 2, 3 after 2, 3, 4 times the
- * duration of one. */
+/* The quick device runs request 0. It would end requests 1, 2 and 3 after 2, 3 and 4 times its
+ * time for one request. The slow device needs 4 times that time, so it takes request 3. */
 static void a_slow_device_takes_the_first_request_that_would_end_there_no_later(void **state)
 {
     struct request *requests[6];
@@ -201,7 +201,7 @@ static void the_launch_of_a_quick_device_costs_it_the_small_requests(void **stat
     make_worker(&slow, 1, NEVER_LATE * NS_PER_US, NEVER_LATE * 10);
     assert_null(take(&quick, 0));
     assert_null(take(&slow, 0));
-    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated: a microsecond */
+    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated time: 1 us */
     assert_null(take(&quick, 0));
     assert_ptr_equal(take(&slow, 1), small);
     assert_null(take(&slow, 0));
@@ -218,7 +218,8 @@ static void a_batch_grows_as_long_as_no_other_device_would_end_it_sooner(void **
     struct request *first = NULL;
     size_t count = 0;
     (void)state;
-    /* Of 1000 elements, the second device has computed three before the first device begins. */
+    /* Requests have 1000 elements. In the fixed time per batch of the first device, the second
+     * one computes three requests. */
     make_worker(&quick, 0, NEVER_LATE * 40 * NS_PER_US, NEVER_LATE);
     make_worker(&slow, 1, 0, NEVER_LATE * 13);
     assert_null(take(&quick, 0));
@@ -265,7 +266,7 @@ static void a_device_that_leaves_is_not_waited_for(void **state)
     struct request *request = push_tensor(DTYPE_F32);
     assert_null(take(&slow, 0));
     queue_leave(queue, &quick.worker);
-    queue_leave(queue, &quick.worker); /* the driver has returned: take again */
+    queue_leave(queue, &quick.worker); /* a second call has no effect */
     assert_ptr_equal(take(&slow, 1), request);
     free(request);
 }
@@ -282,8 +283,8 @@ static void classes_that_a_quick_device_does_not_serve_are_no_concern_of_it(void
     free(request);
 }
 
-/* The quick device needs a microsecond, the slow one a millisecond. The thread of the quick one
- * never asks. */
+/* The quick device needs a microsecond, the slow one a millisecond. The thread of the quick
+ * device never asks for work. */
 static void a_device_that_is_idle_and_does_not_come_is_not_waited_for_long(void **state)
 {
     struct request *first = NULL;
@@ -342,7 +343,8 @@ static bool taker_sleeps(void)
     return state == 'S';
 }
 
-/* A push without queue_wake(): the quick device sleeps, and the slow one is awake. */
+/* A request is pushed without queue_wake(), so the quick device sleeps, and only the slow one
+ * is awake. */
 static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **state)
 {
     pthread_t thread;

@@ -54,7 +54,7 @@ static int tear_down(void **state)
     return status;
 }
 
-/* Check at the next time, more than a minute after the last. */
+/* Advance the clock by more than a minute and check the file. */
 static bool is_due(struct fixture *f)
 {
     f->now_ns += 61 * NS_PER_S;
@@ -191,8 +191,9 @@ static void a_file_written_in_place_with_its_old_size_and_time_is_due(void **sta
     take(f);
     const struct stat before = look_at(f->path);
     struct stat now = before;
+    /* Write until the kernel's clock has ticked. */
     while (now.st_ctim.tv_sec == before.st_ctim.tv_sec &&
-           now.st_ctim.tv_nsec == before.st_ctim.tv_nsec) { /* the kernel's clock has ticks */
+           now.st_ctim.tv_nsec == before.st_ctim.tv_nsec) {
         write_file(f->path, "b");
         set_times(f->path, 0, 0);
         now = look_at(f->path);

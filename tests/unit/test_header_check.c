@@ -77,7 +77,8 @@ static void door_refuses_more_bytes_than_its_limit(void **state)
     struct header_check header;
     struct error err = ERROR_INIT;
     (void)state;
-    memset(longest, 'a', ROOM - TARGET - sizeof "Host" - sizeof "h" + 1); /* and one of "X" */
+    /* Together with the target, "Host", "h" and "X" this value has ROOM bytes. */
+    memset(longest, 'a', ROOM - TARGET - sizeof "Host" - sizeof "h" + 1);
     assert_int_equal(PASS(&header, &err, {"X", longest}), STATUS_OK);
     assert_int_equal(header.bytes, ROOM);
     assert_int_equal(PASS(&header, &err, {"XX", longest}), STATUS_HEADERS_TOO_LARGE);
@@ -214,7 +215,7 @@ static void door_packs_with_what_is_not_refused(void **state)
         {"gzip;q=0, *", CODING_IDENTITY, false},
         {"gzip;q=0, deflate", CODING_DEFLATE, false},
         {"x-gzip;q=0.001, br;Q=0.000", CODING_GZIP, false},
-        {"gzip;q=0.01x", CODING_GZIP, false}, /* an invalid number: as if it were absent */
+        {"gzip;q=0.01x", CODING_GZIP, false}, /* an invalid weight counts as no weight */
         {"*", CODING_IDENTITY, false},
         {"*;q=0", CODING_IDENTITY, true},
         {"*;q=0, identity;q=0.5", CODING_IDENTITY, false},

@@ -128,11 +128,13 @@ static void crowds_share_the_time_and_idle_time_is_no_claim(void **state)
     struct http_daemon *first = daemons[0][1];
     struct http_daemon *second = daemons[1][1];
 
-    http_daemon_wake(first); /* alone for a long time */
+    http_daemon_wake(first); /* the only ready daemon, for a long time */
     assert_ptr_equal(run_next(world, 100000), first);
     assert_ptr_equal(run_next(world, 100000), first);
 
-    http_daemon_wake(second); /* the crowd was idle: it runs next, but only once */
+    /* The second crowd was idle. It runs next, but only once before the first one runs
+     * again. */
+    http_daemon_wake(second);
     assert_ptr_equal(run_next(world, 150000), second);
     assert_ptr_equal(run_next(world, 100000), first);
     uint64_t first_ns = 0;
@@ -173,7 +175,7 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
             }
         }
     }
-    for (uint64_t round = 2; round < 5; round++) { /* each has run once already */
+    for (uint64_t round = 2; round < 5; round++) { /* each daemon has run once already */
         for (int turn = 0; turn < CLIENTS * (EACH - 1); turn++) {
             assert_int_equal(run_next(world, 20000)->runs, round);
         }
@@ -255,7 +257,8 @@ static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
         }
         assert_true(joined_ran);
     }
-    for (int d = 0; d < 2; d++) { /* whatever the number of newcomers, all others run as well */
+    /* Two daemons are marked as new after each run. All others must run as well. */
+    for (int d = 0; d < 2; d++) {
         http_daemon_begin_run(daemons[d]);
     }
     const uint64_t runs = daemons[CLIENTS - 1]->runs;
@@ -272,7 +275,7 @@ static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
     }
 }
 
-/* The texts are on other connections of the same client. */
+/* The client also sends texts, on its other connections. */
 static void a_small_request_waits_for_one_of_the_texts_in_its_crowd(void **state)
 {
     enum {
@@ -306,8 +309,8 @@ static void a_small_request_waits_for_one_of_the_texts_in_its_crowd(void **state
     client_release(client);
 }
 
-/* Return how often the second connection of a client runs in 40 turns, beside first connections
- * of which `ready` are ready. */
+/* Each of several clients has a first connection; `ready` of these are ready. Return how often
+ * the second connection of one client runs in 40 turns. */
 static int turns_of_a_second_connection(struct world *world, unsigned ready)
 {
     enum {

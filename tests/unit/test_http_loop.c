@@ -1,6 +1,6 @@
-/* The start and the end of a loop, and texts that wait for another round of it
- * (server/http/http_loop.c): the whole service on a Unix socket, without the heartbeat, which
- * would find forgotten work. */
+/* The start and the end of a loop, and texts that wait for the loop's next round
+ * (server/http/http_loop.c). The whole service runs on a Unix socket, without the heartbeat,
+ * which would find forgotten work. */
 #include "server/base/config.h"
 #include "server/http/loop.h"
 #include "server/service.h"
@@ -31,7 +31,7 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint
     return ms == HEARTBEAT_MS ? 0 : __real_uv_timer_start(timer, call, ms, again_ms);
 }
 
-static _Atomic int polls_left; /* watched descriptors before libuv fails; 0: no failure */
+static _Atomic int polls_left; /* calls of uv_poll_init() up to the failing one; 0: none */
 
 int __real_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
 int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
@@ -65,7 +65,8 @@ struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
     return daemon;
 }
 
-/* libuv aborts the process if this allocation fails. */
+/* Number of times that libuv enlarged a table. libuv aborts the process if this allocation
+ * fails. */
 static atomic_size_t tables_grown;
 
 static void *grow_table(void *table, size_t bytes)
@@ -75,7 +76,7 @@ static void *grow_table(void *table, size_t bytes)
 }
 
 /* Records of the loops' actions. */
-static _Thread_local const struct http_daemon *printed_for; /* until the time is charged */
+static _Thread_local const struct http_daemon *printed_for; /* NULL after the time is charged */
 static atomic_size_t returned;
 static atomic_size_t printed_in_turn;
 static atomic_size_t paid;
@@ -228,7 +229,8 @@ static void await_ready(int fd)
     }
 }
 
-/* Otherwise a client whose scans run elsewhere would have its texts printed free of charge. */
+/* The time for printing the answer must be charged to the client, which happens only in the
+ * turn of its connection. */
 static void a_request_that_returns_is_continued_in_the_turn_of_its_connection(void **state)
 {
     static const char text[] = "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"
@@ -358,7 +360,8 @@ static void a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open(voi
     free(http);
 }
 
-/* The descriptors: for returning requests, the listening socket, and libmicrohttpd's. */
+/* A loop watches three descriptors: that of returning requests, the listening socket, and that
+ * of libmicrohttpd. */
 static void a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends(void **state)
 {
     const char *const words[] = {"tallyd", "--listen=127.0.0.1:0", "--http-loops=1"};
@@ -385,8 +388,8 @@ static void a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* First, as ThreadSanitizer does not allow a process that had threads to fork one with
-         * threads. */
+        /* This test is first, because ThreadSanitizer does not allow a fork after the process
+         * has had threads. */
         cmocka_unit_test(a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends),
         cmocka_unit_test_setup_teardown(
             a_request_that_returns_is_continued_in_the_turn_of_its_connection,

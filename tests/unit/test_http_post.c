@@ -28,7 +28,7 @@ static _Atomic uint64_t deadline_ns;
 enum then {
     STAY,
     HANG_UP,
-    PASS_DEADLINE, /* sends no more, and the client's time is over */
+    PASS_DEADLINE, /* sends no more and moves the client's deadline to the past */
     DRIP           /* sends a header without end, a few bytes at a time */
 };
 
@@ -40,7 +40,7 @@ struct turn {
 struct server {
     int listener;
     unsigned port;
-    const struct turn *turns; /* one a request */
+    const struct turn *turns; /* one for each request */
     size_t count;
     size_t connections;
     char request[1024]; /* head of the last request */
@@ -113,7 +113,8 @@ static void *serve(void *argument)
         }
     }
     if (fd >= 0) {
-        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0); /* at its end */
+        /* Wait until the client closes the connection. */
+        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0);
         close(fd);
     }
     return NULL;
@@ -312,8 +313,8 @@ static void a_refused_connection_is_reported(void **state)
     http_post_destroy(post);
 }
 
-/* Reports that it has finished, and resets the connection once the client has begun to send:
- * later bytes meet a broken pipe. */
+/* Shuts down its side for writing, and resets the connection after the client has begun to
+ * send. The client then gets EPIPE. */
 static void *hang_up(void *argument)
 {
     const struct linger at_once = {.l_onoff = 1};

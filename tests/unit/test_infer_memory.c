@@ -50,7 +50,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A text that grows as it is decompressed: the rest of the promise is a part of its growth. */
+/* A decompressed text grows beyond the budget. The refusal does not depend on the promised
+ * memory that is left. */
 static void a_request_beyond_the_budget_is_too_large_whatever_was_promised(void **state)
 {
     struct fixture *f = *state;
@@ -85,8 +86,7 @@ static void a_client_over_its_memory_limit_is_told_when_enough_is_released(void 
     struct error err = ERROR_INIT;
     struct client client = {.requests = 0};
     uint64_t wait_ns = 0;
-    const uint64_t others =
-        3 << 20; /* held by other requests of the client for the last 10 s */
+    const uint64_t others = 3 << 20; /* bytes that other requests of the client hold for 10 s */
     f->config.per_client_memory = 4 << 20;
     request->arrival.client = &client;
     request->arrival.limited = true;
@@ -95,10 +95,11 @@ static void a_client_over_its_memory_limit_is_told_when_enough_is_released(void 
     assert_true(client_take_memory(&client, others, others, &wait_ns));
     assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
     assert_int_equal(request->reply.limit, METRICS_CLIENT_LIMIT_MEMORY);
-    assert_int_equal(request->reply.retry_after_s, 4); /* for a third of it */
+    /* A third of the held memory must be given back. */
+    assert_int_equal(request->reply.retry_after_s, 4);
     assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
 
-    request->arrival.limited = false; /* now the client is one of all at a Unix socket */
+    request->arrival.limited = false; /* clients of a Unix socket have no limit */
     assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
     assert_int_equal(client.memory_bytes, 4 << 20);
 }

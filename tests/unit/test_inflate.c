@@ -30,7 +30,8 @@ static enum status collect(void *context, const void *bytes, size_t count, struc
     return STATUS_OK;
 }
 
-/* Half noise, half zeros: sizes vary, and output crosses pieces. */
+/* Make a text whose first half is noise and whose second half is zeros. Pieces of it unpack to
+ * different sizes, and output crosses pieces. */
 static unsigned char *make_text(void)
 {
     unsigned char *text = calloc(1, TEXT_BYTES);
@@ -80,7 +81,7 @@ static void round_trip_in_pieces_of_any_size(void **state)
     free(text);
 }
 
-/* Even if the input so far would give more output. */
+/* The decompression stops although the input that has been read would give more output. */
 static void a_bomb_stops_where_its_sink_is_full(void **state)
 {
     enum {
@@ -161,7 +162,7 @@ static void damage_is_noticed(void **state)
     struct sink sink = {.refuse = STATUS_OK};
     struct error err = ERROR_INIT;
     (void)state;
-    packed[count - 1] ^= 1; /* the checksum */
+    packed[count - 1] ^= 1; /* damage the checksum */
     assert_int_equal(unpack(CODING_DEFLATE, packed, count, 100, &sink, &err),
                      STATUS_INVALID_ENCODING);
     free(sink.bytes);

@@ -130,9 +130,9 @@ static void other_layouts_are_not_printed_by_cells(void **state)
         int64_t strides[2];
     } others[] = {
         {{2, 3}, {3, 2}},           /* interleaved */
-        {{2, 3}, {3000, 2000}},     /* and far apart */
+        {{2, 3}, {3000, 2000}},     /* interleaved and far apart */
         {{2, 2}, {1, 1}},           /* two sums at one address */
-        {{2, 2}, {0, 1}},           /* the same */
+        {{2, 2}, {0, 1}},           /* two sums at one address, by stride 0 */
         {{2, 0}, {1, 1}},           /* no element */
         {{2, 2}, {-1, 5}},          /* before the first cell */
         {{2, 3}, {INT64_MAX, 100}}, /* just within 64 bits */

@@ -1,4 +1,4 @@
-/* Cuts "data" out of a JSON text. */
+/* json_doc: "data" is cut out of a JSON text, and the rest is parsed. */
 #include "proto/json/doc.h"
 #include "tests/lib/unit.h"
 

@@ -17,8 +17,8 @@ static bool count_steps(const struct parallel *parallel)
     return ++steps <= steps_allowed;
 }
 
-/* Texts of 3 MiB: whatever they contain, there is a step about every 256 KiB, and the work ends
- * if the step says so. */
+/* Texts of 3 MiB with different content. There must be a step about every 256 KiB, and the work
+ * must end if the step returns false. */
 static void long_texts_are_measured_and_read_in_steps(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static bool run_all(const struct parallel *parallel, int count, parallel_piece p
     return true;
 }
 
-/* The longest numbers of every type, flat and nested, also for empty arrays. */
+/* Arrays with the longest numbers of every type, flat and nested, and empty arrays. */
 static void writing_takes_no_more_memory_than_it_says(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void writing_takes_no_more_memory_than_it_says(void **state)
     }
 }
 
-/* Slightly more than 1 MiB, moved a little to the front. */
+/* Slightly more than 1 MiB is moved by a few bytes to the front. */
 static void bytes_are_moved_and_zeroed_in_steps(void **state)
 {
     (void)state;

@@ -267,7 +267,7 @@ static void the_type_is_inferred_by_numpys_rule(void **state)
     assert_int_equal(infer("[1e2]"), DTYPE_F64);
     assert_int_equal(infer("[]"), DTYPE_F64);
     assert_int_equal(infer("[1,\"NaN\"]"), DTYPE_F64);
-    assert_int_equal(infer("[1,\"2\"]"), DTYPE_F64); /* refused later, so no type is guessed */
+    assert_int_equal(infer("[1,\"2\"]"), DTYPE_F64); /* the string is refused when it is read */
     assert_int_equal(infer("[1,NaN]"), DTYPE_F64);
     assert_int_equal(infer("[-Infinity,1]"), DTYPE_F64);
     assert_int_equal(infer("[1,inf]"), DTYPE_F64);
@@ -461,7 +461,7 @@ static void another_count_than_expected_is_refused_without_writing_beyond(void *
     free(out);
 }
 
-/* The sign of the infinity; 0: NaN. */
+/* Accepted words. `sign` is the sign of the infinity, or 0 for NaN. */
 static const struct {
     const char *text;
     int sign;
@@ -613,8 +613,8 @@ static bool run_in_turn(const struct parallel *self, int count, parallel_piece p
     return true;
 }
 
-/* Print as a whole, and in pieces of one, two, ... elements; a piece has as many elements as 16
- * bytes of grain. */
+/* Print as a whole, and in pieces of one, two, ... elements; the printer counts 16 bytes of
+ * grain per element. */
 static void check_print(int rank, const int64_t *sizes, uint64_t elements, const char *expected)
 {
     int32_t data[64];

@@ -117,7 +117,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         (void)push(&busy[1], false, QUANTUM);
     }
     int served[2] = {0, 0};
-    for (int i = 0; i < 50; i++) { /* another client each time, which is served before */
+    for (int i = 0; i < 50; i++) { /* each round has a new client of high priority */
         struct client visitor = {0};
         struct request *high = push(&visitor, true, 1);
         struct request *taken = take_one();
@@ -126,7 +126,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         if (!early) {
             served[taken->arrival.client == &busy[1]]++;
             expect(high);
-            i++; /* the visitor's request was one more of the early ones */
+            i++; /* the request of high priority counts in the next row */
         }
         free(taken);
     }
@@ -158,7 +158,7 @@ static void high_priority_gives_a_client_no_larger_share(void **state)
     }
 }
 
-/* Also if the client was absent meanwhile, up to a limit. */
+/* The debt remains while the client has no request, up to a limit. */
 static void a_client_pays_for_immediate_service_with_its_next_turns(void **state)
 {
     static const struct {
@@ -222,11 +222,12 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
     (void)state;
     line_charge(&line, &of_slow, 8 * QUANTUM); /* no other client waits */
     (void)push(&slow, false, 1);
-    line_charge(&line, &of_slow, 8 * QUANTUM); /* no other client is charged */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* only its own request waits */
     for (int k = 0; k < 12; k++) {
         (void)push(&other, false, QUANTUM);
     }
-    struct request *taken = take_one(); /* of the client that was absent before */
+    /* The slow client has lost its turn to the other client. */
+    struct request *taken = take_one();
     assert_ptr_equal(taken->arrival.client, &other);
     free(taken);
     taken = take_one();

@@ -27,7 +27,8 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     int port = atoi(set.sockets[0].name + 10);
     assert_true(port > 0);
-    int again = 0; /* although earlier connections of the service linger */
+    /* SO_REUSEADDR allows the bind while earlier connections of the service linger. */
+    int again = 0;
     socklen_t bytes = sizeof again;
     assert_int_equal(getsockopt(set.sockets[0].fd, SOL_SOCKET, SO_REUSEADDR, &again, &bytes),
                      0);
@@ -42,7 +43,7 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     assert_int_equal(set.count, 0);
 }
 
-/* A client that vanishes closes nothing. */
+/* A client that vanishes does not close its connection. Only probes find such a client. */
 static void clients_that_are_silent_are_probed(void **state)
 {
     struct listen_set set = {0};
@@ -120,7 +121,7 @@ static void a_taken_port_is_an_error(void **state)
     listen_close(&set);
 }
 
-/* As in a list with both, on a machine with both. */
+/* One list may have an IPv6 and an IPv4 address with the same port. */
 static void a_socket_for_ipv6_leaves_ipv4_to_another_one(void **state)
 {
     struct listen_set set = {0};
@@ -228,7 +229,8 @@ static void a_path_that_another_has_by_now_is_left_to_it(void **state)
     assert_int_equal(rmdir(directory), 0);
 }
 
-/* A name with three addresses, one of them twice; and a machine without IPv6. */
+/* "three.test" has three addresses, two of which are equal. `no_ipv6`: the machine has no
+ * IPv6. */
 static bool no_ipv6;
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
@@ -293,8 +295,8 @@ static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
     assert_int_equal(set.count, 1);
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     listen_close(&set);
-    assert_int_equal(err.status,
-                     STATUS_OK); /* and no message about the address that was omitted */
+    /* There is no message about the address that was omitted. */
+    assert_int_equal(err.status, STATUS_OK);
     assert_int_equal(listen_open(&set, "six.test:0", NULL, &err), STATUS_INTERNAL);
     assert_non_null(strstr(err.detail, "six.test:0: bind: Cannot assign requested address"));
     assert_int_equal(set.count, 0);

@@ -126,7 +126,8 @@ static void copies_of_files_that_the_system_keeps_count_as_free(void **state)
     put("sys/fs/cgroup/a/memory.stat",
         "anon 90000\nfile 900000\nshmem 100000\ninactive_file 700000\nactive_file 100000\n");
     assert_int_equal(machine_group_bytes_left(root), 810000);
-    put("sys/fs/cgroup/a/memory.current", "1000\n"); /* read later, with less memory in use */
+    /* The usage may be read later than memory.stat, and be less than its files. */
+    put("sys/fs/cgroup/a/memory.current", "1000\n");
     assert_int_equal(machine_group_bytes_left(root), 1000000);
     put("proc/self/cgroup", "3:memory:/b\n");
     put("sys/fs/cgroup/memory/b/memory.limit_in_bytes", "2000000\n");
@@ -161,7 +162,7 @@ static void free_memory_is_mem_available_of_the_system(void **state)
     assert_int_equal(machine_free_bytes(root), 5000 * 1024);
 }
 
-/* As in a service with ProcSubset=pid. */
+/* Without /proc/meminfo, as in a service with ProcSubset=pid. */
 static void without_its_page_in_proc_the_nodes_of_memory_are_asked(void **state)
 {
     (void)state;

@@ -46,7 +46,8 @@ static char *bytes_of(const struct memory_block *block)
     return (char *)slab_data(block->slab) + block->offset;
 }
 
-/* A system with larger pages, unless 0, and its effect on the pages of a range. */
+/* Pretended page size of the system; 0: the real one. madvise() then accepts only ranges that
+ * begin at such a page, and affects whole pages. */
 static size_t large_page;
 
 long __real_sysconf(int name);
@@ -105,7 +106,8 @@ static void a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had(void *
     memory_release(memory, 10);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
     assert_int_equal(memory_reserve(memory, 0, 6, NULL), STATUS_OK);
-    assert_int_equal(memory_pressed(memory, before_ns), 3); /* others held some of them */
+    /* The refused request needs 7 bytes, and 4 are free. */
+    assert_int_equal(memory_pressed(memory, before_ns), 3);
     memory_release(memory, 3);
     assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OK);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
@@ -474,8 +476,8 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
 
     assert_int_equal(memory_take(memory, 40 << 20, &block, NULL), STATUS_OK);
     memory_give(memory, &block);
-    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL),
-                     STATUS_OK); /* for lack of room */
+    /* The first slab is unmapped, because the budget has no room for both. */
+    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL), STATUS_OK);
     wait_until_unmapped();
     wait_until_unmapper_sleeps();
 
@@ -619,7 +621,7 @@ static void a_text_keeps_what_is_in_it_as_it_grows_from_the_heap_into_a_block(vo
     text_free(memory, &text);
     assert_null(text.bytes);
     assert_int_equal(stats_of(memory).block_count, 0);
-    text_free(memory, &text); /* nothing */
+    text_free(memory, &text); /* no text: the call has no effect */
 }
 
 static void a_text_that_cannot_grow_stays_as_it_is(void **state)

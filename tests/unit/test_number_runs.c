@@ -110,14 +110,15 @@ static const char *const texts[] = {
     "3.0",
 };
 
-/* A random text; mostly one of the same few. */
+/* Store a random text of `texts`, mostly one of the first four. */
 static void few_text(char out[64])
 {
     const char *text = texts[next_random() % ARRAY_COUNT(texts)];
     (void)snprintf(out, 64, "%s", next_random() % 4 != 0 ? texts[next_random() % 4] : text);
 }
 
-/* A random decimal as in long runs; some are halfway between two floats. */
+/* Store a random decimal of the kind that long runs have. Some decimals are halfway between two
+ * floats. */
 static void decimal_text(char out[64])
 {
     static const char *const middles[] = {"4503599627370496.5",
@@ -137,7 +138,8 @@ static void decimal_text(char out[64])
     } else if (random % 64 == 1) {
         (void)snprintf(out, 64, "%s", middles[next_random() % ARRAY_COUNT(middles)]);
     } else {
-        const int digits = 1 + (int)(random % 23); /* after the point; 18 are not zero */
+        /* Digits after the point. If there are more than 18, the first ones are zeros. */
+        const int digits = 1 + (int)(random % 23);
         const double scale = digits > 18         ? pow(10, 18 - digits)
                              : next_random() % 2 ? 1
                                                  : (double)(next_random() % 100000);
@@ -219,7 +221,7 @@ static void text_that_is_no_number_ends_a_run_at_every_position(void **state)
             uint64_t values[RUN_MAX];
             const struct number_run run =
                 number_run_reader_of(dtype)(text, text + bytes, RUN_MAX, values);
-            /* "1.5 " has a number */
+            /* One of the other texts, "1.5 ", is itself a number. */
             assert_true(run.count <= (uint64_t)before + 2);
             (void)check_runs(dtype, text, bytes);
         }
@@ -259,7 +261,8 @@ static void runs_print_each_number_as_it_is_alone_and_stay_in_their_room(void **
     release_page(page, bytes);
 }
 
-/* Numbers as in tensors: neighbours are of the same kind. */
+/* Return a random number of a kind, as tensors have many of one kind. before: the previous
+ * number. */
 static double next_of_kind(int kind, double before)
 {
     uint64_t random = next_random();

@@ -1,5 +1,5 @@
-/* Numbers and their text: compared with the C library for its types, and with exact decimal
- * expansions of every float16 and bfloat16; and the grammar. */
+/* The text of numbers. Types of the C library are compared with its functions, float16 and
+ * bfloat16 with the exact decimal expansion of every number. Other tests cover the grammar. */
 #include "proto/json/number_text.h"
 #include "proto/limits.h"
 #include "proto/macros.h"

@@ -1,4 +1,5 @@
-/* Each figure of the service is at its place on the pages: here all figures are different. */
+/* Each figure of the service must be at its place on the pages. In these tests all figures are
+ * different. */
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -322,7 +323,8 @@ static void each_figure_of_the_service_stands_at_its_metric(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(of_models); i++) {
         expect_labelled(page.text, of_models[i], labels);
     }
-    /* It has waited since the clock's first nanosecond: the figure is in seconds. */
+    /* The oldest request has waited since the clock's first nanosecond, so the figure is the
+     * clock's time in seconds. */
     const char *oldest = strstr(page.text, "\ntally_queue_oldest_seconds ");
     assert_non_null(oldest);
     const double waited = strtod(strchr(oldest, ' '), NULL);

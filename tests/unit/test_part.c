@@ -33,7 +33,7 @@ struct fixture {
 
 /* Counts steps, and cancels after a number of them. */
 struct stepper {
-    struct parallel parallel; /* first */
+    struct parallel parallel; /* must be the first member */
     int done;
     int most;
 };
@@ -192,7 +192,7 @@ static void nor_packs_one(void **state)
     submit_without_elements(*state, "20000,0", CODEC_FORMAT_RAW, CODING_GZIP);
 }
 
-/* Submit a JSON request on this thread; one text has its numbers and its carry. */
+/* Submit a JSON request, whose text has the numbers and the carry, on this thread. */
 static bool submit_text(struct fixture *f, const char *text)
 {
     struct request *request = &f->request;
@@ -219,7 +219,7 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     static const char begins[] = "{\"data\":[";
     static const char ends[] = "],\"shape\":[200000,0],\"axis\":1,\"dtype\":\"int64\","
                                "\"part\":\"first\"}";
-    /* With blanks in between, so that it may have much memory. */
+    /* The text is mostly blanks. Its length allows the request much memory. */
     static char text[400 << 10];
     struct fixture *f = *state;
     struct request *request = &f->request;
@@ -257,8 +257,8 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     completion_deinit(&completion);
 }
 
-/* Not together with the request: an HTTP thread ends the request, and freeing much memory takes
- * long. */
+/* The carry is freed before the request ends, because an HTTP thread ends the request, and
+ * freeing much memory takes long. */
 static void a_carry_is_given_back_once_it_was_used(void **state)
 {
     struct fixture *f = *state;
@@ -296,7 +296,9 @@ static int count_steps(struct fixture *f, struct stepper *stepper, bool all)
     return stepper->done;
 }
 
-/* Check the number of steps. least: one step for each long object, by its own measure. */
+/* Check that the number of steps is between `least` and four times as many, for the preparation
+ * (least_before) and for the rest (least_behind). Check that the work can be cancelled at each
+ * step. */
 static void expect_steps(struct fixture *f, int least_before, int least_behind)
 {
     struct stepper stepper = make_stepper(INT32_MAX);
@@ -319,7 +321,7 @@ static void a_part_of_many_lines_is_given_up_between_any_two_steps(void **state)
     };
     struct fixture *f = *state;
     begin_part(f, "float32", "200000,3", "first", 3 * LINES * sizeof(float));
-    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* no input is to be read */
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* the preparation reads no input */
 }
 
 static void totals_of_many_integers_are_given_up_between_any_two_steps(void **state)
@@ -330,7 +332,7 @@ static void totals_of_many_integers_are_given_up_between_any_two_steps(void **st
     };
     struct fixture *f = *state;
     begin_part(f, "int8", "1048576,1", NULL, LINES);
-    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* no input is to be read */
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* the preparation reads no input */
 }
 
 int main(void)

@@ -29,7 +29,7 @@ static struct world {
     struct http_loop loops[2];
     struct conn conns[CONNS];
     struct newcomer newcomers[CONNS];
-    size_t count; /* number of both */
+    size_t count; /* number of newcomers, and of connections */
     int ends[2];  /* a socket pair on which nothing is sent */
 } world;
 
@@ -64,7 +64,7 @@ static int tear_down(void **state)
         }
     }
     assert_int_equal(places_connections(&world.places), 0);
-    places_deinit(&world.places); /* asserts that no place is in use */
+    places_deinit(&world.places); /* asserts that all places are free */
     for (size_t i = 0; i < CLIENTS; i++) {
         assert_int_equal(world.named[i]->connections, 0);
         assert_int_equal(world.named[i]->waiting, 0);
@@ -135,7 +135,7 @@ the_client_with_most_connections_loses_the_one_that_is_idle_for_longest(void **s
     }
     be_busy(conns[3], NOW);
     struct newcomer *newcomer = come(2, PLACES_WAITS);
-    assert_ptr_equal(next(&evicted), newcomer); /* at once: the evicted one is still open */
+    assert_ptr_equal(next(&evicted), newcomer); /* the evicted one is still open */
     assert_ptr_equal(evicted, conns[4]);
     assert_int_equal(world.named[0]->connections, 4);
     assert_int_equal(world.named[2]->connections, 1);
@@ -313,12 +313,12 @@ static void evicted_connections_that_are_still_open_are_few(void **state)
         (void)come(2, PLACES_WAITS);
         assert_null(next(&evicted[RESERVE]));
     }
-    assert_false(places_can_accept(&world.places, false)); /* they wait in the backlog */
+    assert_false(places_can_accept(&world.places, false)); /* others wait in the backlog */
     assert_int_equal(places_wanted(&world.places), 0);
     end(evicted[0]);
     assert_true(places_can_accept(&world.places, false));
     assert_non_null(next(&evicted[RESERVE]));
-    places_give_back(&world.places, world.named[2]); /* it became no connection */
+    places_give_back(&world.places, world.named[2]); /* this newcomer became no connection */
 }
 
 static void nobody_is_evicted_or_refused_where_all_are_to_be_kept(void **state)

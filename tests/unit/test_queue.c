@@ -181,7 +181,7 @@ static void a_client_with_slow_data_pays_for_their_time(void **state)
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, NS_PER_MS), 26, 34);
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, 9 * NS_PER_MS), 4,
                     12); /* a tenth: 6 */
-    /* Also in the class of the shortest requests, whose turns are much shorter. */
+    /* The same holds in the class of the shortest requests, whose turns are much shorter. */
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 18, 5 * NS_PER_MS), 1, 12);
 }
 
@@ -197,7 +197,8 @@ static void the_one_that_has_waited_for_longest_is_known(void **state)
     struct request *oldest = push(*state, DTYPE_F32, 4);
     struct queue_stats stats;
     struct request *next = push(*state, DTYPE_F32, 4);
-    next->times.queued++; /* although the clock stands still */
+    /* The times differ even if the clock has not advanced. */
+    next->times.queued++;
     queue_stats(*state, NULL, &stats);
     assert_int_equal(stats.requests, 2);
     assert_int_equal(stats.oldest_ns, oldest->times.queued);

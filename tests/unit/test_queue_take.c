@@ -127,7 +127,7 @@ static void a_batch_of_floats_is_bounded_by_what_the_slowest_data_take(void **st
     const struct queue_batching wide = {
         .worker = &fake_taker, .max_requests = 8, .max_bytes = UINT64_MAX};
     for (int i = 0; i < 8; i++) {
-        push(*state, DTYPE_F32, 200000); /* random bits that take 4 ms each */
+        push(*state, DTYPE_F32, 200000); /* random bits: 4 ms for each request */
     }
     for (int i = 0; i < 4; i++) {
         free_chain(take(*state, &wide, 2));
@@ -216,8 +216,9 @@ static bool take_in_time(struct queue *queue, size_t expected, struct request **
     return false;
 }
 
-/* Half of the time until a deadline passes in the queue; the other half is a reserve for a slow
- * machine. A machine that stops for longer gets more, but less than the delay that the deadline
+/* Call attempt() with a deadline in due_ms milliseconds. The queue waits for half of this time;
+ * the other half is a reserve for a slow machine. If a request misses its deadline
+ * nevertheless, repeat with twice the time. due_ms stays below the delay that the deadline
  * shortens. */
 static void in_time(struct queue *queue, bool (*attempt)(struct queue *queue, uint64_t due_ms))
 {
@@ -273,7 +274,7 @@ static bool one_behind_is_taken(struct queue *queue, enum dtype dtype, int64_t e
     if (!take_in_time(queue, 1, &batch)) {
         return false;
     }
-    const bool in_order = batch == first; /* else the other one was due first */
+    const bool in_order = batch == first; /* false: the other request was due first */
     free_chain(batch);
     bool taken = take_in_time(queue, 1, &batch);
     if (taken) {
@@ -293,7 +294,8 @@ static bool one_of_another_type_is_taken(struct queue *queue, uint64_t due_ms)
     return one_behind_is_taken(queue, DTYPE_I64, 4, due_ms);
 }
 
-/* Neither request joins the batch, and both wait for it. */
+/* In each attempt a request that cannot join the batch waits behind it. The deadline of that
+ * request must end the delay of the batch in time. */
 static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
 {
     in_time(*state, one_of_the_other_lane_is_taken);
@@ -313,7 +315,7 @@ static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
     struct queue_batching options = usual;
-    struct dispatch_device device = {.number = 0}; /* no pace: counts as quick as the others */
+    struct dispatch_device device = {.number = 0}; /* no pace: as quick as the others */
     struct dispatch_worker worker = {.classes = &taker->classes, .device = &device};
     options.worker = &worker;
     atomic_store(&taker->thread_id, (int)gettid());
@@ -428,7 +430,8 @@ static void a_returned_request_wakes_a_taker(void **state)
     }
 }
 
-/* The taker sleeps when they are pushed, and the first push does not wake it. */
+/* The taker sleeps while the requests are pushed. Only queue_wake(), after the last push, wakes
+ * it. */
 static void requests_pushed_together_are_taken_together(void **state)
 {
     enum {
@@ -506,11 +509,11 @@ static void a_taker_keeps_its_scan_while_nothing_waits_for_it(void **state)
     assert_ptr_equal(first, waiting);
     assert_true(queue_keep(*state, &large, slice));
     atomic_store(&slice->cancelled, true);
-    assert_false(queue_keep(*state, &large, slice)); /* a waiting request prevents it */
+    assert_false(queue_keep(*state, &large, slice)); /* the slice is cancelled */
     atomic_store(&slice->cancelled, false);
     free_chain(take(*state, &usual, 1));
     queue_close(*state);
-    assert_false(queue_keep(*state, &large, slice)); /* and so does a refused push */
+    assert_false(queue_keep(*state, &large, slice)); /* the queue is closed */
     free(slice);
     free(waiting);
     (void)of_others;
@@ -534,7 +537,7 @@ static void a_taker_keeps_no_scan_of_which_another_could_do_a_part(void **state)
     assert_int_equal(queue_take(*state, &batching, 0, &first, &count), QUEUE_TAKEN);
     assert_true(queue_keep(*state, &batching, large));
     struct request *small = fake_request(&completion, DTYPE_F32, 4);
-    assert_false(queue_keep(*state, &batching, small)); /* the other one could take it, too */
+    assert_false(queue_keep(*state, &batching, small)); /* worker 1 could take the scan, too */
     queue_leave(*state, &workers[1]);
     assert_true(queue_keep(*state, &batching, small));
     queue_leave(*state, &workers[0]); /* its device hangs */
@@ -543,8 +546,8 @@ static void a_taker_keeps_no_scan_of_which_another_could_do_a_part(void **state)
     free(small);
 }
 
-/* A column of bytes in which each is a line, and the input has only one: it takes a device a
- * hundred times as long as a row of as many bytes. */
+/* Push a scan of bytes in which each line has one element, and all lines share one element of
+ * the input. It takes a device a hundred times as long as a row of as many bytes. */
 static struct request *push_repeated(struct queue *queue, int64_t lines)
 {
     struct request *request = fake_request(&completion, DTYPE_U8, lines);

@@ -1,5 +1,6 @@
 /* The cost of requests (infer_cost_ns()) with the real HTTP loop and a device that blocks: the
- * service tells waiting clients an estimated time. Artificial requests before set the pace. */
+ * service tells waiting clients an estimated time. Artificial requests, which finish before,
+ * set the pace. */
 #include "server/base/address.h"
 #include "server/sched/admission.h"
 #include "tests/unit/fake_service.h"
@@ -166,8 +167,8 @@ static void await_queued(struct fixture *f, size_t wanted)
 
 /* ---- estimates for other requests ---- */
 
-/* Return the estimated wait of a request without cost, from the same client, beside as many of
- * these requests as there are places. */
+/* Start as many of these requests as there are places. Return the estimated wait of another
+ * request of the same client, which has no cost. */
 static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
 {
     const struct address unix_socket = {.family = AF_UNIX};
@@ -220,7 +221,7 @@ static struct ask npy(char text[128])
                         .body_bytes = 128 + TENSOR};
 }
 
-/* Tensors of 2 MiB; those with gaps take many times as long. */
+/* All tensors have 2 MiB; tensors with gaps take many times as long. */
 static void the_wait_beside_strided_tensors_includes_their_cost(void **state)
 {
     struct fixture *f = *state;
@@ -239,8 +240,8 @@ static void a_tensor_costs_the_same_behind_a_header_of_its_own(void **state)
     assert_in_range(beside_ns(f, &ask), packed_ns, packed_ns + packed_ns / 50);
 }
 
-/* The numbers are bytes and digits in both directions; a digit costs less than sixteen
- * bytes. */
+/* The request and the answer are text. A byte of text must cost at least as much as a byte of a
+ * packed tensor, and less than sixteen times as much. */
 static void a_text_costs_some_times_its_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -262,7 +263,7 @@ static void a_text_costs_some_times_its_bytes(void **state)
     free(text);
 }
 
-/* As beside_ns(), with requests whose last byte has not arrived. */
+/* Does the same as beside_ns() with requests whose last byte has not arrived. */
 static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
 {
     const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
@@ -295,7 +296,8 @@ static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
     return wait_ns;
 }
 
-/* The text is as long as its header says, and no bytes of elements follow it. */
+/* The header field says that the whole body is JSON. The estimate must equal that of a request
+ * without the field. */
 static void a_body_that_is_all_header_is_foretold_as_the_text_that_it_is(void **state)
 {
     struct fixture *f = *state;
@@ -312,7 +314,8 @@ static void a_body_that_is_all_header_is_foretold_as_the_text_that_it_is(void **
     assert_int_equal(beside_unread_ns(f, &ask), text_ns);
 }
 
-/* Sixteen times the body is promised only as long as it may be a text. */
+/* While the body may be a text, sixteen times its size is promised. After its NPY header is
+ * read, less is promised. */
 static void a_header_that_is_read_gives_back_what_was_promised_for_a_text(void **state)
 {
     struct fixture *f = *state;

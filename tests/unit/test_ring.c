@@ -97,7 +97,7 @@ static void a_debt_is_paid_in_rounds_also_outside_of_the_ring(void **state)
     (void)state;
     ring_enter(&ring, &flows[0]);
     ring_enter(&ring, &flows[1]);
-    assert_int_equal(work(cost_ns), 0); /* seven quanta of debt */
+    assert_int_equal(work(cost_ns), 0); /* now the debt is seven quanta */
     ring_leave(&ring, &flows[0]);
     ring_enter(&ring, &flows[2]);
     for (int piece = 0; piece < 6; piece++) { /* three rounds */
@@ -129,7 +129,8 @@ static void no_credit_is_saved_outside_of_the_ring(void **state)
     assert_in_range(of_first, 5, 6);
 }
 
-/* The largest debt of all flows is 1000 rounds; the step settles it in one. */
+/* The debts are as large as many rounds. ring_turn() gives all flows at once the rounds that
+ * the flow with the smallest debt lacks. */
 static void when_all_flows_have_large_debts_the_smallest_one_has_the_turn(void **state)
 {
     (void)state;

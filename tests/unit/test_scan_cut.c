@@ -188,8 +188,8 @@ static void check_slice(const struct scan_plan *plan, const struct scan_slice *s
     }
 }
 
-/* Dimensions of two elements each, in the opposite order in the input: none can be merged with
- * another, and a single one makes two steps. */
+/* All dimensions have two elements, and the input has them in the opposite order. So no two
+ * dimensions can be merged, and a cut in one dimension gives only two steps. */
 static void many_short_dimensions_are_cut_together(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void many_short_dimensions_are_cut_together(void **state)
             lines += part.lines;
         }
         assert_int_equal(lines, plan.lines);
-        /* as many steps at a time as a box can have */
+        /* On average a slice must have at least about half of the allowed steps. */
         assert_true(slices <= 2 * slicing.steps / most + 4);
     }
 }

@@ -131,14 +131,14 @@ static void check_walk(const struct scan_desc *desc)
             assert_true(to < plan.out_elements);
             assert_int_equal(source[to], from);
             assert_int_equal(position[to], k);
-            source[to] = UINT64_MAX; /* met once */
+            source[to] = UINT64_MAX; /* a second visit would fail */
         }
     }
     free(source);
     free(position);
 }
 
-/* Rows at one fixed distance. */
+/* Return whether a plan consists of rows at one fixed distance. */
 static bool is_rows(const struct scan_plan *plan)
 {
     return plan->elements > 0 && scan_dim_is_unit(&plan->axis) && plan->dims <= 1;
@@ -199,7 +199,7 @@ static void dimensions_of_size_one_vanish(void **state)
     assert_int_equal(plan.lines, 1);
     assert_int_equal(plan.axis.in_stride, 1);
 
-    desc = packed(SHAPE(8, 1, 9), 1); /* an axis of one element: a row of columns */
+    desc = packed(SHAPE(8, 1, 9), 1); /* with an axis of one element: columns side by side */
     plan = make_ok(&desc);
     assert_true(is_columns(&plan));
     assert_int_equal(plan.dims, 1);
@@ -218,7 +218,7 @@ static void a_plan_visits_the_cells_of_the_description(void **state)
         check_walk(&desc);
         set_strides(&desc, (const int64_t[]){1, 3, 12, 60}, NULL); /* input in Fortran order */
         check_walk(&desc);
-        set_strides(&desc, NULL, (const int64_t[]){1, 3, 12, 60}); /* and out */
+        set_strides(&desc, NULL, (const int64_t[]){1, 3, 12, 60}); /* output in Fortran order */
         check_walk(&desc);
         set_strides(&desc, (const int64_t[]){1, 3, 12, 60}, (const int64_t[]){1, 3, 12, 60});
         check_walk(&desc);
@@ -254,7 +254,9 @@ static void same_layout_in_any_order_is_in_place(void **state)
     assert_false(make_ok(&desc).in_place);
     desc = packed(SHAPE(2, 3), 1);
     set_strides(&desc, (const int64_t[]){3, 2}, (const int64_t[]){3, 2});
-    assert_false(make_ok(&desc).in_place); /* its gaps are zeroed before a read: split.h */
+    /* The rows are interleaved. Zeroing the gaps between the elements of one row (split.h)
+     * would overwrite the input of the other row. */
+    assert_false(make_ok(&desc).in_place);
 }
 
 static void rank_out_of_range_is_refused(void **state)
@@ -399,8 +401,8 @@ static void overlap_of_huge_layouts_is_told_at_once(void **state)
     assert_true(is_refused_for_overlap((uint64_t[]){k + 1, k + 2}, (uint64_t[]){k + 1, k}, 2));
     assert_false(is_refused_for_overlap((uint64_t[]){1000, 1000, UINT64_C(1) << 40},
                                         (uint64_t[]){1, 1000, 1000000}, 3));
-    /* For a large dimension, outermost or not, only differences that others can compensate are
-     * tried. */
+    /* In a large dimension, the outermost or another one, the check tries only index
+     * differences that the other dimensions can compensate. */
     assert_false(is_refused_for_overlap((uint64_t[]){100000, 2, 3}, (uint64_t[]){20, 5, 3}, 3));
     assert_false(
         is_refused_for_overlap((uint64_t[]){2, 2, 100000}, (uint64_t[]){401, 6, 4}, 3));

@@ -17,7 +17,7 @@ enum {
 
 /* Counts steps, and cancels after a number of them. */
 struct stepper {
-    struct parallel parallel; /* first */
+    struct parallel parallel; /* must be the first member */
     int done;
     int most;
 };
@@ -89,8 +89,8 @@ static void make(struct fixture *f, int64_t outer, int64_t inner, const int64_t 
     assert_true(segments_gathered(f->segments) <= most);
 }
 
-/* Run a scan like a device. The tensors begin at slab offset 0 of each buffer; the offsets in
- * the place below distinguish the three buffers. */
+/* Run a scan like a device. A job offset from GATHERED_AT on belongs to the gathered buffer;
+ * other offsets belong to the input or the output. */
 #define GATHERED_AT ((size_t)1 << 40)
 
 static void run_job(struct fixture *f, const struct scan_job *job)

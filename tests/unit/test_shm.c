@@ -313,7 +313,7 @@ static void a_configured_prefix_is_required_of_every_key(void **state)
     static const struct {
         const char *prefix;
         enum status status;
-    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* the text elsewhere in the key is not enough: */
+    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* the prefix inside the key is not enough: */
                 {"test_", STATUS_FORBIDDEN},
                 {"tally_test_", STATUS_OK}};
     (void)state;
@@ -584,7 +584,8 @@ enum {
     MANY_BYTES = 256 << 20 /* freeing it takes many times as long as creating a thread */
 };
 
-/* Create and open an object without a name; registered as `name` unless that is NULL. */
+/* Create an object without a name and return its descriptor. If `name` is not NULL, register
+ * the object under it. */
 static int make_nameless(struct shm_registry *registry, const char *name, off_t bytes)
 {
     make_object(1);

@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A system with larger pages, unless 0, and the offsets of its maps in an object. */
+/* Pretended page size of the system; 0: the real one. mmap() then accepts only offsets that are
+ * multiples of it. */
 static size_t large_page;
 
 long __real_sysconf(int name);
@@ -111,7 +112,7 @@ static void pages_that_are_taken_away_read_as_zero_and_break_the_map(void **stat
     assert_false(shm_map_broken(map));
     assert_int_equal(bytes_of(map)[3 * PAGE], 0);
     assert_true(shm_map_broken(map));
-    bytes_of(map)[2 * PAGE] = 5; /* one more fault, below the first */
+    bytes_of(map)[2 * PAGE] = 5; /* one more fault, at a lower address */
     assert_int_equal(bytes_of(map)[2 * PAGE], 5);
     assert_int_equal(bytes_of(map)[PAGE], 2);
     assert_false(shm_map_broken(other));
@@ -206,7 +207,8 @@ static void maps_that_cannot_be_are_refused(void **state)
     close(fd);
 }
 
-/* Return how a child ends that calls `action`; it leaves no core file. */
+/* Call `action` in a child process, which leaves no core file. Returns the signal that ended
+ * the child, or its exit code. */
 static int end_of(void (*action)(void))
 {
     pid_t child = fork();

@@ -132,8 +132,8 @@ static void a_name_with_a_nul_inside_is_refused(void **state)
     assert_non_null(strstr(err.detail, "line 1: "));
 }
 
-/* A crash of the machine may leave a file of NULs: it would be a file without tokens and lock
- * out all clients. */
+/* A crash of the machine may leave a file of NULs: if NULs were blanks, the file would have no
+ * tokens and lock out all clients. */
 static void nuls_are_no_blanks_behind_a_line(void **state)
 {
     static const char zeros[64];
@@ -240,7 +240,7 @@ static void a_client_that_goes_on_with_an_old_token_is_told_so_each_time(void **
     tokens_close(tokens);
 }
 
-/* Neither token was presented from this address before the guesses began. */
+/* Neither of the two tokens was presented from this address before the guesses began. */
 static void right_tokens_are_served_amid_guesses_from_their_address(void **state)
 {
     struct tokens *tokens = open_tokens();
@@ -310,10 +310,10 @@ static void an_address_pays_for_its_own_guesses_and_those_of_its_network(void **
     assert_true(pays_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(pays_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
     assert_false(pays_for_guesses_of("unix", "::1"));              /* ::1: network 0 */
-    assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
+    assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* equal first bytes */
 }
 
-/* More addresses than can be remembered. */
+/* Guesses come from more addresses than the service remembers. */
 static void no_address_pays_for_guesses_of_one_whose_place_it_takes(void **state)
 {
     struct tokens *tokens = open_tokens();

@@ -118,7 +118,7 @@ struct collector {
     pthread_t thread;
     struct tracer_options options;
     struct tracer *tracer;
-    uint64_t sent; /* number of requests, after its end */
+    uint64_t sent; /* number of sent requests, set by end() */
     uint64_t dropped;
     char url[64];
     char text[16384]; /* the received request: its head, then a batch */
@@ -161,8 +161,8 @@ static void begin(struct collector *c, const char *says)
     assert_int_equal(tracer_open(&c->options, &c->tracer, &err), STATUS_OK);
 }
 
-/* Close the tracer and return the spans of the batch that this sends; *resource: the resource
- * of the spans. */
+/* Close the tracer, which sends its last batch. Returns the spans of that batch; *resource has
+ * the attributes of their resource. */
 static json_t *end(struct collector *c, json_t **resource)
 {
     json_t *spans = NULL;
@@ -258,7 +258,8 @@ static void a_span_has_all_that_is_known_of_its_request(void **state)
     json_decref(resource);
 }
 
-/* A queue without waiting is a stage of zero length; its parent is the service's own span. */
+/* The request did not wait in the queue, so the stage "queue" has zero length. The parent of
+ * every stage is the service's own span. */
 static void stages_are_children_of_the_request_with_ids_of_their_own(void **state)
 {
     static const char *const names[] = {"receive", "decode", "queue",

@@ -13,7 +13,7 @@
 
 enum {
     SMALL = 1000,
-    LARGE = (1 << 22) + 1, /* nanoseconds: above the limits of two and three classes */
+    LARGE = (1 << 22) + 1, /* ns: above LINE_CLASS_NS[1]; HUGE_COST: above LINE_CLASS_NS[2] */
     HUGE_COST = (1 << 27) + 1
 };
 
@@ -116,7 +116,7 @@ static void work_threads_let_the_thread_go_first_that_made_them(void **state)
     begin(&request, NULL);
     assert_int_equal(work_pool_create(1, &pool, &err), STATUS_OK);
     work_submit(pool, &request, SMALL, note_niceness);
-    work_pool_destroy(pool); /* after the job */
+    work_pool_destroy(pool); /* waits for the job */
     assert_int_equal(atomic_load(&jobs_run), 1);
     assert_true(request.scan.retries > own || own == 19);
     assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
@@ -141,7 +141,7 @@ static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
     assert_int_equal(line_count(work_line(pool), LINE_ALL), 5);
     atomic_store(&gate_open, true);
     work_pool_destroy(pool);
-    assert_int_equal(large[0].scan.retries, 1); /* the turn after the small blocker's */
+    assert_int_equal(large[0].scan.retries, 1); /* large jobs have the turn after a small one */
     assert_int_equal(small[0].scan.retries, 2);
     assert_int_equal(large[1].scan.retries, 3);
     assert_int_equal(small[1].scan.retries, 4);
@@ -153,7 +153,7 @@ static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
     (void)state;
     enum {
         COUNT = 100,
-        COST = 64 << 10 /* a turn's */
+        COST = 64 << 10 /* cost of one turn */
     };
     struct client greedy = {.requests = 0};
     struct client modest = {.requests = 0};
@@ -504,7 +504,7 @@ static void run_crew(struct request *request)
     crew.through = codecs.parallel.run(&codecs.parallel, PIECES, crew.piece, crew.pieces);
 }
 
-/* Repeatedly: the threads sleep in between and are woken. */
+/* Ten rounds: between two rounds the threads sleep, and each round must wake them. */
 static void pieces_run_once_each_on_several_threads(void **state)
 {
     (void)state;
@@ -535,7 +535,8 @@ struct own_pieces {
     atomic_int elsewhere; /* number of pieces that another thread ran */
 };
 
-/* A thread of the pool that has run any job since would have found the other pieces before. */
+/* Piece 0 waits until a thread of the pool has run another job. If the pool also ran pieces,
+ * that thread would have run pieces 1 and 2 first. */
 static void run_where_it_was_asked_for(void *context, int index)
 {
     struct own_pieces *own = context;

@@ -1,6 +1,7 @@
-/* Several workers of one device. The first worker measures the device before the others open it. The
- * workers of a GPU serve in parallel, and after an error of one of them none takes a request until
- * the device was opened again. The GPU is device 1 of the fake ones. */
+/* Several workers of one device. The first worker measures the device before the others open
+ * it. The workers of a GPU run requests in parallel. After an error of one worker, no worker
+ * takes a request until the device has been opened again. The GPU is device 1 of the fake
+ * ones. */
 #include "tests/unit/fake_pool.h"
 
 enum {
@@ -15,7 +16,7 @@ enum {
         fake_pause();                                                         \
     }
 
-/* Start the GPU, with the other device or alone, and wait until all of its workers are
+/* Start the GPU, alone or together with the other device, and wait until all of its workers are
  * ready. */
 static void start_gpu(struct fake_server *fakes, bool alone)
 {
@@ -180,7 +181,7 @@ static void workers_that_wait_for_the_first_one_end_when_the_pool_is_stopped(voi
     while (atomic_load(&fake.opens[0]) == 0) {
         fake_pause();
     }
-    assert_false(device_pool_stop(fakes.server.devices)); /* the first one is in its driver */
+    assert_false(device_pool_stop(fakes.server.devices)); /* worker 0 is in its driver */
     assert_int_equal(atomic_load(&fake.opens[0]), 1);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_server_deinit(&fakes));

@@ -125,7 +125,7 @@ void *aligned_alloc(size_t align, size_t bytes)
     return __libc_memalign(align, bytes);
 }
 
-/* The next definition of a function, which the function in this file replaces. */
+/* The original function, which the function of the same name in this file replaces. */
 #define NEXT(name) ((__typeof__(&(name)))(uintptr_t)dlsym(RTLD_NEXT, #name))
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)

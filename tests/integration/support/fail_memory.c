@@ -21,7 +21,7 @@ void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 
 struct orders {
-    _Atomic int64_t left;    /* allocations up to the failing one; 0: none fails */
+    _Atomic int64_t left;    /* number of the failing allocation, counted down; 0: none fails */
     _Atomic int64_t least;   /* minimum bytes of an allocation that is counted */
     _Atomic int64_t lasting; /* 1: all later allocations of that size fail */
 };

@@ -66,7 +66,7 @@ static void wait_perhaps(void)
     left_ns = left_ns < MOST_MS * NS_PER_MS ? left_ns : MOST_MS * NS_PER_MS;
     seen_ns = now;
     if (draw(ONE_OF) == 0 && left_ns > 0) {
-        /* Half of the waits are short: short delays cause faults of their own. */
+        /* Half of the waits are short: short delays reveal other faults than long ones. */
         const uint64_t ms = 1 + draw(draw(2) == 0 ? LONGEST_MS : LONGEST_MS / 10);
         const struct timespec wait = {.tv_nsec = (int64_t)ms * NS_PER_MS};
         left_ns -= wait.tv_nsec;
