@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 512 << 10, /* the default of --log-bytes-per-s: lines of one second */
+    BUFFER_BYTES = 512 << 10, /* lines of one second at the default of --log-bytes-per-s */
     LOG_LINE_BYTES = 4096,
     /* longest value of a field, so that a long path leaves room for the next fields */
     VALUE_BYTES = 1024,
@@ -379,8 +379,8 @@ static void submit_line(struct log *log, const struct log_line *line)
     }
 }
 
-/* Returns true if a line of this client may be written. NULL: the line may come from any
- * client. Thread: a holder of the lock. */
+/* Returns true if a line of this client may be written. NULL: a debug line, whose client is not
+ * known. Thread: a holder of the lock. */
 static bool admit_line(struct log *log, const struct address *client)
 {
     begin_second(log, clock_now_ns());

@@ -25,7 +25,7 @@
 
 enum {
     BUFFER_TRACES = 1024,
-    /* number of buffered requests that are sent without further delay */
+    /* number of buffered requests at which the sender is woken before GATHER_NS are over */
     WAKE_TRACES = BUFFER_TRACES / 2,
     PATH_BYTES = 200,
     TEXT_BYTES = 256

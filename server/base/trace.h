@@ -38,8 +38,8 @@ MUST_CHECK enum status tracer_open(const struct tracer_options *options, struct 
 /* Send the buffered requests, for up to a second, and free the tracer. NULL is fine. */
 void tracer_close(struct tracer *tracer);
 
-/* Returns true if a sampled trace begins with a request that arrived at this time and has no
- * trace. */
+/* Returns true if the server begins a sampled trace for a request that arrived at now_ns
+ * without a trace. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 
 /* Returns true if the buffer has room. Call this once for each sampled request that has ended,

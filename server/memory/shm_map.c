@@ -1,6 +1,7 @@
-/* The handler may run at any time in any thread, also while other threads create and destroy
- * maps. The handler reads a fixed table without a lock. When a thread faults in a map, the
- * table entry of this map cannot change, because the thread uses the map. See shm_map.h. */
+/* The maps and the SIGBUS handler; see shm_map.h. The handler may run at any time in any
+ * thread, also while other threads create and destroy maps. The handler reads a fixed table
+ * without a lock. When a thread faults in a map, the table entry of this map cannot change,
+ * because the thread uses the map. */
 #include "server/memory/shm_map.h"
 
 #include "server/base/thread.h"
