@@ -105,7 +105,7 @@ static struct http_loop *least_crowded(struct http_loop *loop)
             atomic_load(&other->accepting) &&
             atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_ACCEPTED;
         if ((accepts || other == loop) && crowding(other) <= crowding(least)) {
-            least = other; /* the last assignment is the lowest index */
+            least = other; /* of equally crowded loops, the one with the lowest index remains */
         }
     }
     return least;

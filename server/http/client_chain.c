@@ -3,9 +3,8 @@
  *
  *   Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm, signatureValue }
  *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity,
- *   subject,
- *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280,
- *                                 4.1)
+ *                                 subject, subjectPublicKeyInfo, [1], [2], [3] extensions }
+ *                                                                          (RFC 5280, 4.1)
  *
  * A read_...() with a pointer to a span removes the bytes that it reads from the front of the
  * span. All return false if the bytes are too few or malformed.
@@ -129,8 +128,9 @@ static bool read_tagged(struct span *from, unsigned expected, struct span *conte
     return true;
 }
 
-/* Returns the number of elements, nested ones included. Bytes that are not DER count as
- * elements of two bytes, the shortest length, so no decoder finds more elements. */
+/* Returns the number of elements, nested ones included. Bytes that are not DER count as one
+ * element for every two bytes, the length of the shortest element. So no decoder finds more
+ * elements. */
 static size_t count_elements(struct span text)
 {
     size_t count = 0;

@@ -13,8 +13,8 @@
  *     the connection stays open.
  *   - If the rest is long, or does not arrive, the answer is written to the socket at once, and
  *     the connection is closed for writing. Later bytes are read and discarded, up to a limit
- *     of bytes and seconds (deadlines.c), because closing a socket with unread bytes would
- *     destroy the answer on its way.
+ *     of bytes and seconds (deadlines.c). Closing a socket with unread bytes would reset the
+ *     connection, and the client might lose the answer.
  *
  * Possible failures: there is no memory for a record (libmicrohttpd closes the connection); the
  * refusals of body.h and of pages; THROTTLED by a limit of the client. Thread: the loop. */
@@ -49,8 +49,8 @@ enum {
     KEPT_TEXT_BYTES = 4097,   /* bytes of text that a record keeps: a short body and its NUL */
     FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
     KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps the memory of its target */
-    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients ... */
-    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
+    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients together */
+    CLIENT_PAGES_BYTES = 4 << 20 /* limit of the unread pages of one client */
 };
 
 /* ---- records, kept between requests ---- */
@@ -344,8 +344,8 @@ bool exchange_closed_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
     if (exchange->closed_inside) {
-        /* Closing a socket with unread bytes would reset the connection and destroy the answer
-         * on its way. */
+        /* Closing a socket with unread bytes would reset the connection, and the client might
+         * lose the answer. */
         client_socket_discard(exchange->conn->fd);
         exchange->request.error = (struct error)ERROR_INIT; /* replaces CLIENT_GONE */
     } else if (length < 0 || exchange->conn->tls != NULL ||
@@ -462,7 +462,7 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
         .times = exchange->request.times,
         .answered_ns =
             request_state(&exchange->request) == REQUEST_ANSWERING
-                /* the clock of this state began with the run that made the answer */
+                /* since_ns is the begin of the run that made the answer */
                 ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
                 : 0,
         .ended_ns = now_ns,

@@ -99,12 +99,12 @@ struct exchange {
     unsigned method_bit;       /* bit of enum route_method; 0: another method */
     bool head;      /* HEAD: the answer has no body; unknown until the header is complete */
     bool preflight; /* the request is a browser's preflight for a page (cors.h) */
-    bool bodiless;  /* OPTIONS, as a preflight or for the service: the answer has no body */
+    bool bodiless;  /* OPTIONS as a preflight, or for the target "*": the answer has no body */
     bool close;     /* the connection ends with this answer */
     bool orphan;    /* the connection has ended, and another thread owns the request */
 
     bool closed_inside; /* PAUSED: the client has closed its side before the end of the body */
-    char *kept; /* owned: bytes of the body not stored before it was PAUSED; NULL: none */
+    char *kept; /* owned; PAUSED: bytes of the body that are not stored yet; NULL: none */
     size_t kept_bytes;
 
     char *raw_target;                    /* the request target as it arrived; in `target` */
@@ -123,8 +123,8 @@ struct exchange {
     struct page page;                /* a page; its text is also answer.head, which is freed */
     uint64_t page_bytes;             /* bytes of the page that are counted as unread */
     bool in_blocks;                  /* the answer is sent in blocks (respond.c) */
-    struct byte_view answer_head;    /* first bytes of the body of the answer ... */
-    struct byte_view answer_payload; /* ... and the following bytes */
+    struct byte_view answer_head;    /* first bytes of the body of the answer */
+    struct byte_view answer_payload; /* all following bytes of the body of the answer */
     struct exchange *next_free;      /* list of unused records */
 
     /* All fields from the one after `request` to this comment are cleared for the next request
@@ -144,7 +144,7 @@ static inline struct exchange *exchange_of(struct request *request)
 }
 
 /* conn.c: create the record of a connection that libmicrohttpd has begun; the newcomer is in
- * loop->accepted. Returns NULL without memory or an entry in the epoll set. */
+ * loop->accepted. Returns NULL if there is no memory, or if epoll refuses the socket. */
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
 /* Free the place and the record of a connection that libmicrohttpd closes. If an orphan still
  * needs the record, exchange_end_orphan() frees it later. */
@@ -194,12 +194,15 @@ void exchange_end_orphan(struct exchange *exchange);
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
-/* The three calls of libmicrohttpd in order: exchange_header() with the complete header,
- * exchange_data() with each piece of the body, exchange_body_end() at the end of the body. They
- * return false if the connection must be closed without an answer; exchange_data() does so
- * after exchange_closed_inside_body(). After true, there are three cases. If another thread
- * owns the request and the state is BODY, the caller keeps the bytes that it passed. If the
- * state is READY, the caller queues the answer. Otherwise more calls follow. */
+/* http_callbacks.c calls these three functions in order: exchange_header() with the complete
+ * header, exchange_data() with each piece of the body, exchange_body_end() at the end of the
+ * body. The functions return false if the caller must close the connection without an answer.
+ * exchange_data() also returns false if exchange_closed_inside_body() has answered the client.
+ * After true there are three cases:
+ * - Another thread owns the request, and the state is BODY: the caller keeps the bytes that it
+ *   passed.
+ * - The state is READY: the caller queues the answer.
+ * - Otherwise more calls follow. */
 MUST_CHECK bool exchange_header(struct exchange *exchange, const char *method);
 MUST_CHECK bool exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 MUST_CHECK bool exchange_body_end(struct exchange *exchange);
@@ -251,8 +254,8 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * exchange. */
 void respond_early(struct exchange *exchange);
 
-/* Answer the request on the connection early with this error, if there is a request without
- * such an answer. Then cut the connection. */
+/* If the connection has a request that respond_early() has not answered, answer it with this
+ * error (respond_early()). Then cut the connection. */
 void respond_and_cut(struct conn *conn, enum status status, const char *why);
 
 /* ---- client_socket.c: state and options of a client's socket. Thread: any ---- */

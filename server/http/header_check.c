@@ -393,7 +393,8 @@ static void add_to_list(struct header_list *list, const char *text)
 static void read_field(struct header_check *check, const struct field *field,
                        struct value value)
 {
-    char *kept = (char *)check + (field->text | field->list | field->number); /* one of these */
+    /* at most one of the three offsets is not 0 */
+    char *kept = (char *)check + (field->text | field->list | field->number);
     if (field->read != NULL) {
         field->read(check, value);
     } else if (field->text != 0) {

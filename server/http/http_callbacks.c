@@ -29,7 +29,7 @@
 #include <sys/socket.h>
 
 enum {
-    ROOMY_DAEMONS = 32, /* daemons of a loop with large buffers: they are used first */
+    ROOMY_DAEMONS = 32, /* number of daemons with large buffers on a loop; used first */
     TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page in an answer */
 };
 
@@ -272,7 +272,7 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
                        (head != NULL ? head->header_size : 0) +
                            (check->content_length > 0 ? (uint64_t)check->content_length : 0));
     /* libmicrohttpd sends a 100 for an empty body, too. If the next request has already
-     * arrived, libmicrohttpd takes this request for a piece of the body and closes the
+     * arrived, libmicrohttpd mistakes the next request for a piece of the body and closes the
      * connection. "A server MAY omit sending a 100 (Continue) response ... if the framing
      * indicates that there is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {

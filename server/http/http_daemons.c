@@ -17,7 +17,8 @@
  * new connection does not wait for thousands of connections that request pages, and a small
  * request waits for one long text of its crowd, not for all of them.
  *
- * A crowd and a line pay the full processor time of their runs.
+ * Runs are charged by processor time, so no crowd pays for time in which the thread had no
+ * processor.
  *
  * The number of crowds is limited: a client that gets no crowd belongs to the crowd of first
  * connections. Possible failures: none; http_daemon_ensure() starts daemons. Thread: the

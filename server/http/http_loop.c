@@ -216,7 +216,8 @@ static void daemon_run(struct http_daemon *daemon)
              runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
-/* For places.c, which threads of other loops call: `in_run` of the daemon's connection. */
+/* Set in_run of the daemon's connection, if the daemon has one. places.c reads in_run, also in
+ * threads of other loops. */
 static void note_run(struct http_daemon *daemon, bool in_run)
 {
     if (daemon->conn != NULL) {
@@ -246,7 +247,7 @@ static bool run_daemons(struct http_loop *loop)
             http_daemon_wake(daemon);
         }
     }
-    return true; /* maybe none is ready; the next turn finds out */
+    return true; /* a daemon may be ready; the next turn checks this */
 }
 
 static void on_check(uv_check_t *check)
@@ -322,7 +323,7 @@ static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
     (void)pthread_setname_np(pthread_self(), "tally-http");
-    (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
+    (void)uv_idle_start(&loop->idle, on_noop); /* the first turn begins without an event */
     while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }

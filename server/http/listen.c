@@ -475,7 +475,7 @@ static void unlink_socket(struct listen_socket *socket)
 static void drop_new_handshakes(int fd)
 {
     enum {
-        FLAGS_AT = 13, /* offset in the TCP header, where the kernel starts the filter */
+        FLAGS_AT = 13, /* offset of the flags; the filter gets packets from the TCP header on */
         SYN = 0x02,
         SYN_AND_ACK = 0x12
     };

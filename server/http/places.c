@@ -74,7 +74,7 @@ static void free_place(struct places *places, struct client *client)
     assert(places->used > 0 && count > 0);
     places->used--;
     set_count(places, client, count - 1);
-    /* If no other client holds `count` places, this client still holds the most, one less. */
+    /* If no other client holds `count` places, no client now holds more than count - 1. */
     if (count == places->richest && LIST_EMPTY(&places->by_count[count])) {
         places->richest = count - 1;
     }

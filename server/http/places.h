@@ -91,8 +91,9 @@ MUST_CHECK enum status places_init(struct places *places, size_t most, size_t re
 /* Free the places, whose line is empty; a structure of zeros is fine. */
 void places_deinit(struct places *places);
 
-/* True if one more connection may be accepted. False if the line is full and no newcomer may be
- * refused, either in a drain (`keep_all`) or because evicted connections are about to end. */
+/* True if one more connection may be accepted: the line has room, or the caller may refuse a
+ * newcomer afterwards. No newcomer may be refused in a drain (`keep_all`), nor while `reserve`
+ * evicted connections are still open, because evictions continue when these have ended. */
 bool places_can_accept(struct places *places, bool keep_all);
 
 enum places_answer {

@@ -214,7 +214,8 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
         return check_certificates(session, message);
     }
     if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
-        client_socket_acknowledge(conn->fd); /* in TLS 1.3 the server sends nothing now */
+        /* in TLS 1.3 the server sends no message now, so the system would delay the ACK */
+        client_socket_acknowledge(conn->fd);
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;

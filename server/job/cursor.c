@@ -23,13 +23,13 @@
 enum {
     CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
     FIRST_SLICES = 4,      /* maximum size of the first slice, as a multiple of --slice-bytes */
-    /* a tensor needs a cursor if the slowest data take this many times SLICE_MS */
+    /* a complete tensor gets a cursor if its scan may take LONG_SLICES * SLICE_MS, for the data
+     * that take longest, or if it has at least WHOLE_SLICES times --slice-bytes */
     LONG_SLICES = 6,
-    /* a complete tensor needs a cursor from this multiple of --slice-bytes on */
     WHOLE_SLICES = 8,
     SLICE_MS = 5,          /* target device time of a slice */
-    TURNED_MS = 40,        /* maximum device time of a slice if its data are the slowest */
-    LEAST_ROUND = 1 << 16, /* least bound of the elements in a round of segments */
+    TURNED_MS = 40,        /* maximum device time of a slice, for the data that take longest */
+    LEAST_ROUND = 1 << 16, /* least limit of the number of elements in a round of segments */
     GROWTH = 4             /* maximum factor from the size of one slice to that of the next */
 };
 
@@ -45,7 +45,7 @@ struct cursor {
     enum cursor_state state;
     bool begun; /* a slice was pushed; the loop pushes the first slice */
     bool kept;  /* the worker that ended the last slice owns the next one */
-    /* the worker that ends a slice, during advance_cursor(); else NULL */
+    /* during advance_cursor(): options of the worker that has ended a slice; else NULL */
     const struct queue_batching *worker;
     /* Borrowed: the request of the tensor. NULL: the cursor is detached. A detached cursor owns
      * `block`, slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which
@@ -114,7 +114,8 @@ bool cursor_wanted(const struct request *request)
 
 /* ---- the size of slices ---- */
 
-/* Returns the number of elements that one thread scans in this time with the slowest data. */
+/* Returns the number of elements that one thread scans in this time, for the data that take
+ * longest (scan_plan_slowest_ns()). */
 static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
 {
     const uint64_t ns = scan_plan_slowest_ns(plan);
@@ -193,7 +194,7 @@ static void describe_slice(struct cursor *cursor, const struct scan_slice *cut)
         job->carry_out = true;
         job->totals = whole->scan.call.totals;
     }
-    /* the slice belongs to one long scan of segments */
+    /* true: the slice is part of one long scan of segments, not of the whole tensor */
     const bool one = cursor->job_count == 1;
     const size_t in = one ? cursor->jobs->in_offset : whole->memory.in_offset;
     const size_t out =

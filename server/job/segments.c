@@ -275,10 +275,10 @@ static bool count_work(struct mover *mover, uint64_t bytes)
     return parallel_step(mover->segments->call->parallel);
 }
 
-/* Copy at most SHORT_BYTES without a call of memcpy(). For a length from a power of two up to
- * twice that power, copy as many bytes as that power from the start and from the end; the two
- * copies may overlap. The code has few branches on the length, because lengths vary from
- * segment to segment, so such branches are mispredicted. */
+/* Copy at most SHORT_BYTES without a call of memcpy(). With p the greatest power of two that is
+ * at most `count`, copy the first p and the last p bytes; the two copies may overlap. The code
+ * has few branches on the length: lengths vary from segment to segment, so the processor would
+ * mispredict such branches. */
 static inline void copy_short(unsigned char *to, const unsigned char *from, size_t count)
 {
 #define COPY_HALVES(half)                          \
@@ -337,7 +337,7 @@ static bool put_initial(struct mover *mover, uint64_t cell)
     const size_t bytes = mover->segments->bytes;
     const uint64_t count = mover->segments->inner.size;
     const uint64_t value = mover->segments->call->desc.initial;
-    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian */
+    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian: copy the low bytes */
         memcpy(mover->gathered + (cell + i) * bytes, &value, bytes);
         if (i % RUN_MOST == RUN_MOST - 1 && !count_work(mover, RUN_MOST * bytes)) {
             return false;
@@ -555,7 +555,7 @@ bool segments_done(const struct segments *segments)
     return segments->scans_done == SEGMENTS_GATHER + segments->run_count;
 }
 
-/* Classes without segments need no scan. */
+/* Skip classes without segments. */
 static void skip_classes(struct segments *segments)
 {
     while (segments->scans_done < SEGMENTS_GATHER &&

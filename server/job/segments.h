@@ -10,9 +10,8 @@
  *     tensor    | aa | bbb | cc | dddddddddddd.... | ee | f |
  *     gathered  [ aa  cc  ee ] [ bbb ] [ f ]            and the d are scanned in place
  *
- * All scans of a round (segments_next()) are one launch: the pieces of one table
- * (kernels/batch.c). With an initial value every segment is gathered, with the value as an
- * additional first element.
+ * All scans of a round (segments_next()) run in one launch (kernels/batch.c). With an initial
+ * value every segment is gathered, with the value as an additional first element.
  *
  * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE:
  * the work was given up. Thread: the owner of the request. */

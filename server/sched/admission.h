@@ -40,10 +40,10 @@ struct request;
 enum {
     ADMISSION_LARGE_BYTES = 1 << 20,
     ADMISSION_PLACES = 4,
-    /* More than ADMISSION_PLACES places exist while the claims of requests with a place are at
-     * most this many bytes together, ... */
+    /* More than ADMISSION_PLACES places exist while the claims of all requests with a place
+     * together are at most ADMISSION_SHORT_BYTES and 1/ADMISSION_SHORT_PART of the budget. */
     ADMISSION_SHORT_BYTES = 256 << 20,
-    ADMISSION_SHORT_PART = 4,        /* ... and at most this fraction of the budget: 1/4 */
+    ADMISSION_SHORT_PART = 4,
     ADMISSION_PLACE_RATE = 16 << 20, /* bytes per second of a body that needs a place */
     /* most seconds in which a body may fill its claim; a slower body loses the promised
      * memory */
@@ -72,8 +72,8 @@ struct admission_hold {
     uint64_t promised_bytes; /* bytes of the budget that are promised and not yet charged */
 };
 
-/* max_waiting: --queue-depth. A client that has less than its part of the line may exceed
- * it. */
+/* max_waiting: most requests in the line (--queue-depth). If the line is full, a client that
+ * has less than its part of the line may still add a request. */
 MUST_CHECK enum status admission_create(struct memory *memory, size_t max_waiting,
                                         struct admission **out, struct error *err);
 void admission_destroy(struct admission *admission); /* no request waits; NULL is fine */

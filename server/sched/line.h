@@ -127,7 +127,7 @@ struct line_cursor {
     struct line_class *class;
     struct line_flow *flow;   /* flow of `current` */
     size_t flows_left;        /* number of flows left to visit, the current one included */
-    bool high;                /* list of `current` in its flow */
+    bool high;                /* `current` is in the flow's list of high priority */
     bool second;              /* the walk has finished the other list of the flow */
     struct request *previous; /* request before `current` in its list, or NULL */
     struct request *current;  /* NULL: the walk is over */

@@ -19,8 +19,8 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
-/* Longest estimated time of a batch on one thread with the slowest data. A batch of one request
- * may exceed it. */
+/* Longest estimated time of a batch on one thread if its data are those that take longest
+ * (scan_plan_slowest_ns()). A batch of one request may take longer. */
 #define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
@@ -231,7 +231,7 @@ struct batch {
     size_t count;        /* number of requests */
     uint64_t bytes;      /* bytes of their tensors */
     uint64_t cost_ns;    /* estimated time on one thread */
-    uint64_t slowest_ns; /* time on one thread if the data are the slowest */
+    uint64_t slowest_ns; /* time on one thread for the data that take longest */
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -351,8 +351,8 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
     return true;
 }
 
-/* Returns true if the taker declined requests because of an outdated pace; the taker is then
- * busy with a trial. Thread: a holder of the lock. */
+/* Returns true if the taker declined requests and the pace of its device is out of date. The
+ * taker then counts as busy, because the caller runs a trial. Thread: a holder of the lock. */
 static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
                         uint64_t now_ns)
 {

@@ -151,8 +151,10 @@ void queue_leave(struct queue *queue, struct dispatch_worker *worker);
 
 /* ---- the pace of devices (dispatch.h); functions that take the lock ---- */
 
-/* Record trials of the device, by number of enum pace_kind, which took trial_ns in total. anew:
- * as for pace_add_trial(). */
+/* Record trials of the device.
+ * trials     array with a trial for each enum pace_kind
+ * anew       as for pace_add_trial()
+ * trial_ns   total time of the trials */
 void queue_tried(struct queue *queue, struct dispatch_device *device,
                  const struct pace_trial *trials, bool anew, uint64_t trial_ns);
 

@@ -1,4 +1,5 @@
-/* A queue of one device and the thread that drives it; private to device_pool.c and worker.c.
+/* A command queue of one device, and the thread that uses it; private to device_pool.c and
+ * worker.c.
  *
  *     open, prepare --> READY --> take a batch --> run --> post --+
  *         ^                           ^                           |
