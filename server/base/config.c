@@ -32,7 +32,7 @@ enum {
 /* The default of --max-connections depends on the available memory. */
 enum {
     LEAST_CONNECTIONS_FOUND = 64,
-    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer: docs/sizing.md */
+    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer uses this much memory */
     CONNECTIONS_PART = 4 /* connections may use 1/4 of the memory; tensors use 1/2 by default */
 };
 
@@ -248,7 +248,7 @@ static void clear_field(struct config *config, const struct config_row *row)
 
 enum {
     FLAG_BYTES = 64,
-    /* longer names of variables are cut; the name of no setting is that long */
+    /* room for the name of a variable; longer names are cut, because no setting has one */
     VARIABLE_BYTES = 200
 };
 

@@ -79,7 +79,7 @@ enum config_type {
 struct config_row {
     const char *title; /* title of a group that begins here; the other fields are empty then */
     const char *field;
-    size_t offset; /* in struct config */
+    size_t offset; /* offset of the field in struct config */
     enum config_type type;
     const char *initial;
     uint64_t min;

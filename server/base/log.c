@@ -44,7 +44,7 @@ struct log {
     pthread_t writer;
     bool joined;            /* the writer has ended; used by the thread that closes the log */
     pthread_mutex_t lock;   /* guards all fields below */
-    pthread_cond_t changed; /* monotonic clock */
+    pthread_cond_t changed; /* uses the monotonic clock */
     char *filling;          /* one of the two buffers */
     char *writing;          /* the other buffer; only the writer uses it */
     size_t filled;
@@ -83,8 +83,8 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Append the escape of a byte. JSON has an escape for control characters; other bytes become
- * text. */
+/* Append the escape of a byte. Text form: \xNN. JSON: \u00NN for a control character; for
+ * another byte the text \xNN, because JSON has no escape for bytes that are not UTF-8. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -168,7 +168,7 @@ static void log_line_text(struct log_line *line, const char *key, const char *va
     put_string(line, quoted ? "\"" : "");
     put_escaped(line, value, VALUE_BYTES);
     if (quoted) {
-        line->text[line->used++] = '"'; /* RESERVE has room */
+        line->text[line->used++] = '"'; /* RESERVE includes this byte */
     }
 }
 
@@ -388,7 +388,7 @@ static bool admit_line(struct log *log, const struct address *client)
         return true;
     }
     if (atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        /* the first line that is left out since the last report */
+        /* The first line is left out since the last report, so the writer may be waiting. */
         MUST(pthread_cond_signal(&log->changed));
     }
     return false;

@@ -161,7 +161,8 @@ void conn_count_request(struct conn *conn, uint64_t bytes)
 }
 
 /* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and after the last chunk "0" CRLF
- * CRLF (RFC 9112, 7.1). A body in one chunk has the fewest bytes of framing. */
+ * CRLF (RFC 9112, 7.1). The count assumes a single chunk, which has the fewest bytes of
+ * framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes)
 {
     uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);

@@ -313,7 +313,7 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    /* libmicrohttpd reads at most a buffer in a run. */
+    /* libmicrohttpd reads at most one buffer in a run, so the kept bytes fit. */
     const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
@@ -347,7 +347,7 @@ bool exchange_closed_inside_body(struct exchange *exchange)
         /* Closing a socket with unread bytes would reset the connection, and the client might
          * lose the answer. */
         client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* replaces CLIENT_GONE */
+        exchange->request.error = (struct error)ERROR_INIT; /* clear CLIENT_GONE */
     } else if (length < 0 || exchange->conn->tls != NULL ||
                exchange->request.body.received >= (uint64_t)length ||
                !client_socket_closed(exchange->conn->fd)) {

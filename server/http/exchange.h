@@ -107,8 +107,8 @@ struct exchange {
     char *kept; /* owned; PAUSED: bytes of the body that are not stored yet; NULL: none */
     size_t kept_bytes;
 
-    char *raw_target;                    /* the request target as it arrived; in `target` */
-    const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path; in `target` */
+    char *raw_target; /* the request target as it arrived; points into `target` */
+    const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path, within `target` */
 
     const char
         *allowed_origin; /* borrowed; origin whose pages may read the answer; NULL: none */

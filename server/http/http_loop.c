@@ -72,7 +72,7 @@ static void resume_body(struct exchange *exchange)
     conn_restart_clock(conn);
     conn->since_ns -= conn->body_ns; /* the time of the body does not include the pause */
     const enum status status = exchange->request.error.status;
-    bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
+    bool open = exchange->closed_inside; /* then exchange_closed_inside_body() refuses it */
     if (!open && status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK) {
             exchange_refuse(exchange);
@@ -290,7 +290,8 @@ static void on_heartbeat(uv_timer_t *timer)
         deadline_excuse(loop, passed_ns - HEARTBEAT_MS * NS_PER_MS, now_ns);
     }
     follow_orders(loop, now_ns);
-    /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
+    /* Heartbeats are more frequent in a drain. Sweeps are not, because each sweep measures the
+     * progress since the sweep before. */
     if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
         deadline_sweep(loop, now_ns);

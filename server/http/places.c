@@ -119,7 +119,8 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* Returns conn->activity; of two idle or two busy connections the lower one is older. */
+/* Returns conn->activity. Of two idle connections, or two busy ones, the older one has the
+ * lower value. */
 static uint64_t activity_of(const struct conn *conn)
 {
     return atomic_load_explicit(&conn->activity, memory_order_relaxed);

@@ -73,7 +73,7 @@ struct places {
     size_t used;           /* places of connections that are open or handed to their loop */
     atomic_size_t evicted; /* evicted connections that are still open; read without the lock */
     size_t richest;        /* largest number of places that one client holds */
-    struct client_list *by_count; /* owned: [n], n <= most: the clients that hold n places */
+    struct client_list *by_count; /* owned array: entry n lists the clients with n places */
     /* open connections; the most recently examined ones are at the end */
     struct conn_ring ring;
     struct newcomer_line line; /* owned: newcomers that wait for a place */

@@ -84,7 +84,7 @@ static void put_field(struct fields *fields, const char *name, const char *value
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
-/* Add the challenge to a refusal that concerns the token. */
+/* Add WWW-Authenticate to a refusal that concerns the token. */
 static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
     const struct error *error = &exchange->request.error;
@@ -128,7 +128,7 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* Add the fields that all answers have. exchange->http_status is set. */
+/* Add the fields that all answers have. Requires exchange->http_status. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;

@@ -69,7 +69,8 @@ struct cursor {
 
 /* ---- which requests ---- */
 
-/* Returns true if the bytes of the payload are the input buffer, without conversion or move. */
+/* Returns true if the payload can be scanned as it arrives: no conversion and no move is
+ * needed. */
 static bool payload_is_input(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -245,7 +246,7 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
         .offset = whole->memory.block.offset,
         .bytes = (size_t)slice->scan.plan.elements * dtype_info(slice->scan.plan.dtype)->bytes};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    /* The statistics count the request once. */
+    /* The statistics count the request once, with its last slice. */
     slice->arrival.model = slice->slice.last ? whole->arrival.model : -1;
     slice->scan.retries = 0;
     cursor->kept = cursor->worker != NULL && queue_keep(server->queue, cursor->worker, slice);

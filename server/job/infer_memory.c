@@ -71,8 +71,8 @@ static void measure_segments(struct request *request, uint64_t *total)
     *total = at + request->memory.gathered_bytes;
 }
 
-/* Returns the bytes that a decoded request needs. A short text may describe blocks and texts of
- * any length. */
+/* Returns the bytes that a decoded request needs. The sum may overflow, because a short text
+ * may describe blocks and texts of any length; the result is then UINT64_MAX. */
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;

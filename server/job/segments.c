@@ -240,7 +240,7 @@ void segments_destroy(struct segments *segments)
 struct segment_move {
     /* offset of the segment's first cell from the start of a line of the tensor */
     uint64_t tensor;
-    /* position in the matrix of the segment's first cell of the first outer line */
+    /* position, in the matrix, of the first cell of the segment in the first outer line */
     uint64_t gathered;
     uint64_t line; /* distance between two outer lines in the matrix */
     uint64_t length;

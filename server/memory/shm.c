@@ -386,7 +386,7 @@ enum status shm_verify(const struct shm_region *region, const struct shm_window 
     return check_window(region, window, err);
 }
 
-/* A copy from the window (to) or to the window (from); the other pointer is NULL. */
+/* A copy from the window to `to`, or from `from` to the window; the other pointer is NULL. */
 struct transfer {
     char *to;
     const char *from;

@@ -233,7 +233,7 @@ static void change_hold(struct admission *admission, struct request *request, ui
     count_request(admission, request, 1);
 }
 
-/* Returns the limit of the bytes that all requests together may hold that overtake this one. */
+/* Returns the most bytes that may be held, in total, by requests that overtake this one. */
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {

@@ -34,7 +34,7 @@ struct device_pool {
     struct worker_plan plan;
     pthread_mutex_t changing; /* held during on_changed() */
     size_t device_count;
-    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker, and `count` */
+    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; last: `count` */
     size_t count;                      /* number of workers */
     size_t here; /* index of the worker for device_pool_scan_here(); `count`: none */
     struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* one record for each device */

@@ -66,8 +66,8 @@ struct dispatch_worker {
     struct dispatch_device *device; /* borrowed; constant */
 
     LIST_ENTRY(dispatch_worker) link;
-    bool joined; /* is in the list: takes requests */
-    bool busy;   /* runs a batch */
+    bool joined; /* the worker is in the list of workers that take requests */
+    bool busy;   /* the worker runs a batch */
     /* busy: estimated end of the batch; idle: time when the worker became idle */
     uint64_t since_ns;
 
@@ -94,7 +94,7 @@ void dispatch_join(struct dispatch *dispatch, struct dispatch_worker *worker, ui
 void dispatch_leave(struct dispatch_worker *worker);
 
 struct dispatch_found {
-    struct line_cursor cursor; /* at the request to take */
+    struct line_cursor cursor; /* points to the request to take */
     unsigned class;            /* class of the request */
     /* of the other workers, the one that would finish the request first; NULL: no other worker
      * serves the class */

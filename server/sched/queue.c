@@ -31,7 +31,7 @@ struct queue {
     atomic_uint unannounced;  /* number of pushes for which no taker was woken yet */
     atomic_bool usable;       /* any device is in use; written by holders of the lock */
     size_t max_requests;      /* constant */
-    pthread_cond_t arrived;   /* monotonic clock */
+    pthread_cond_t arrived;   /* signals new requests; uses the monotonic clock */
     bool closed;
     unsigned shakes; /* number of changes of the takers' classes (queue_set_usable()) */
 };
@@ -123,8 +123,8 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 
 void queue_wake(struct queue *queue)
 {
-    /* After a push, a thread sees its own increment unless another thread has cleared the
-     * count. The thread that clears the count wakes the takers for all earlier pushes. */
+    /* A relaxed load is enough: a thread that has pushed sees its own increment, unless another
+     * thread has cleared the count. That thread wakes the takers for all earlier pushes. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_acquire) > 0) {
         MUST(pthread_cond_broadcast(&queue->arrived));

@@ -91,8 +91,9 @@ void queue_stats(struct queue *queue, size_t *of_models, struct queue_stats *out
 
 /* Record that the device computed a batch in took_ns, transfers included. The time is divided
  * among the requests in proportion to their costs. A client whose part exceeds the cost is
- * charged with the difference (line_charge()). A part is limited to the time of the slowest
- * data of the same size, so that no client pays for the preemption of a thread. */
+ * charged with the difference (line_charge()). A part is at most the time for the data that
+ * take longest (scan_plan_slowest_ns()), so that no client pays for the preemption of a
+ * thread. */
 void queue_charge(struct queue *queue, struct dispatch_device *device,
                   const struct request *first, uint64_t took_ns);
 

@@ -96,7 +96,7 @@ struct request_slice {
     bool (*advance)(struct request *slice, const struct queue_batching *batching);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
-    size_t job_count;            /* in jobs */
+    size_t job_count;            /* number of scans in `jobs` */
     bool last;           /* last slice of the scan; the statistics count the request with it */
     atomic_bool overdue; /* the device has exceeded its deadline; set by any thread */
 };
@@ -161,7 +161,7 @@ struct request_arrival {
     struct client *client;              /* borrowed from the connection */
     char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or a generated one */
     bool local;                         /* the client is on this machine */
-    bool limited;                       /* the limits of one client apply */
+    bool limited;                       /* the limits for a single client apply */
     bool high;                          /* high priority (line.h); constant in a line */
     enum coding accept_coding;          /* coding that the answer may be compressed with */
     uint64_t deadline_ns;               /* absolute time, 0: none */
@@ -184,7 +184,7 @@ struct request_in_line {
  * the head is decoded; the block and its offsets, when the first byte of the block is
  * reserved. */
 struct request_memory {
-    struct memory_block block;       /* slab range of input and output, if not shm.in_use */
+    struct memory_block block;       /* input and output, except tensors in shm[].in_use */
     struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
     /* memory outside the block: sums and carry of a part (part.h), or scans of segments */
     uint64_t part_bytes;

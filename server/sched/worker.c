@@ -446,8 +446,8 @@ bool worker_scan_here(struct worker *worker, struct request *request)
 
 /* ---- the worker's thread ---- */
 
-/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false
- * if the device is out of use. */
+/* Let the driver run and measure a test scan. *ns: the time of the scan; 0: there was no memory
+ * for the scan. Returns false if the device is out of use. */
 static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t elements,
                          uint64_t *ns)
 {
