@@ -185,7 +185,7 @@ struct run {
     uint64_t traffic_ns;  /* time when a connection was last open, 0: never */
     uint64_t accepted;    /* number of connections accepted so far */
     uint64_t heap_ns;     /* time of the next check in trim_heap() */
-    size_t most;          /* most open connections since the last check */
+    size_t most;          /* maximum number of open connections since the last check */
 };
 
 static void stop_signals(sigset_t *set)

@@ -57,16 +57,17 @@ X(console,             BOOL,   "true",           0,          1,                "
   "Send the console to browsers that request /. The console is a page in which users try and "     \
   "watch the service.")                                                                            \
 X(max_connections,     UINT,   "0",              0,          1000000,          "connections",      \
-  "Most open connections. When all are in use, a client that has more than an equal share "        \
-  "loses connections to clients that have fewer; among equals the connection that has "            \
-  "been idle for longest is closed. 0: as many as fit in a quarter of the memory that is "         \
+  "Maximum number of open connections. When all are in use, a client that has more than an "       \
+  "equal share loses connections to clients that have fewer; among equals the connection that "    \
+  "has been idle for longest is closed. 0: as many as fit in a quarter of the memory that is "     \
   "available to the process at start, at most 4096.")                                              \
 X(per_client_connections, UINT, "0",             0,          1000000,          "connections",      \
-  "Most connections of one address (IPv6: of one /64 network); further ones get 429 and "          \
-  "are closed at once. Does not apply to Unix sockets and --trusted-proxies. 0: no limit.")        \
+  "Maximum number of connections of one address (IPv6: of one /64 network); further ones get "     \
+  "429 and are closed at once. The limit does not apply to Unix sockets and --trusted-proxies. "   \
+  "0: no limit.")                                                                                  \
 X(per_client_requests, UINT,   "0",              0,          1000000,          "requests",         \
-  "Most requests of one client at a time, for tensors and pages except /livez and "                \
-  "/readyz; further ones get 429. A client is a token's name, else the subject of a "              \
+  "Maximum number of requests of one client at a time, for tensors and pages except /livez "       \
+  "and /readyz; further ones get 429. A client is a token's name, else the subject of a "          \
   "certificate, else an address. 0: no limit.")                                                    \
 X(per_client_bytes_per_s, SIZE, "0",             0,          SIZE_TIB,         "bytes/s",          \
   "Average number of body bytes per second that one client may send. A client that has sent "      \
@@ -97,13 +98,13 @@ X(max_header_bytes,    SIZE,   "16KiB",          4096,       16 * SIZE_MIB,    "
   "Longest request line and headers of one request together; also the smallest buffer of "         \
   "a connection.")                                                                                 \
 X(max_rank,            UINT,   "64",             1,          LIMIT_RANK,       "dimensions",       \
-  "Most dimensions of a tensor.")                                                                  \
+  "Maximum number of dimensions of a tensor.")                                                     \
 X(memory_budget,       SIZE,   "0",              0,          64 * SIZE_TIB,    "bytes",            \
   "Memory for the tensors and texts of all requests together. When it is used up, large "          \
   "requests wait, and small ones get 503. 0: half of the memory that is available to the "         \
   "process at start.")                                                                             \
 X(queue_depth,         UINT,   "1024",           1,          1000000,          "requests",         \
-  "Most requests that may wait for a device, and most large requests that may wait to begin. "     \
+  "Maximum number of requests that wait for a device, and of large requests that wait to begin. "  \
   "Further requests get 503 before their bodies are read, unless their client has fewer waiting "  \
   "requests than its share.")                                                                      \
 X(inline_json_bytes,   SIZE,   "128KiB",         0,          SIZE_GIB,         "bytes",            \
@@ -149,9 +150,9 @@ X(gpu_lookback,        CHOICE, "auto",           0,          0,                "
   "Scan long lines on GPUs in one pass instead of two. auto: one pass if a trial at the start "    \
   "gives right sums and is faster; on: one pass without a trial; off: two passes.")                \
 X(batch_max_requests,  UINT,   "256",            1,          4096,             "requests",         \
-  "Most requests in one launch.")                                                                  \
+  "Maximum number of requests in one launch.")                                                     \
 X(batch_max_bytes,     SIZE,   "16MiB",          1,          SIZE_TIB,         "bytes",            \
-  "Most tensor bytes in one launch of several requests.")                                          \
+  "Maximum number of tensor bytes in one launch of several requests.")                             \
 X(batch_delay_us,      UINT,   "0",              0,          1000000,          "us",               \
   "Time for which an idle device waits for more requests before it runs a batch that is "          \
   "not full. The wait is shorter if a deadline is near.")                                          \
@@ -192,9 +193,9 @@ X(otlp_endpoint,       TEXT,   "",               0,          4096,             "
   "example http://localhost:4318; the default path is /v1/traces. If the collector is too slow, "  \
   "spans are dropped; no request waits for it.")                                                   \
 X(otlp_rate,           UINT,   "100",            0,          10000000,         "traces/s",         \
-  "Most traces per second that this server begins, for requests that have a tensor and no "        \
-  "traceparent. The spans of a request with a traceparent are sent if the caller has sampled "     \
-  "the request, else never. 0: this server begins no trace.")
+  "Maximum number of traces per second that this server begins, for requests that have a "         \
+  "tensor and no traceparent. The spans of a request with a traceparent are sent if the "          \
+  "caller has sampled the request, else never. 0: this server begins no trace.")
 /* clang-format on */
 
 #endif

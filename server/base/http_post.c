@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    HEAD_MAX = 8192, /* most bytes of all heads, including heads of interim answers (1xx) */
+    HEAD_MAX = 8192, /* maximum bytes of all heads, including heads of interim answers (1xx) */
     PORT_MAX = 65535,
     DEADLINE_SEEN_MS = 100 /* interval of checks for a changed deadline */
 };

@@ -33,7 +33,7 @@ enum {
     /* longest value of a field, so that a long path leaves room for the next fields */
     VALUE_BYTES = 1024,
     RESERVE = 8,   /* bytes at the end of a line: closing quote, brace and newline */
-    MOST_TOLD = 32 /* most clients whose lost lines are reported in each second */
+    MOST_TOLD = 32 /* maximum number of clients whose lost lines are reported in each second */
 };
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* time for which the writer waits for lines */

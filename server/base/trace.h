@@ -25,7 +25,7 @@ struct tracer; /* opaque */
 
 struct tracer_options {
     const char *endpoint; /* "http://host:4318"; the default path is /v1/traces */
-    /* most traces per second that this server begins; 0: the server begins no trace */
+    /* maximum traces per second that this server begins; 0: the server begins no trace */
     uint64_t rate;
     struct log *log;
     struct metrics *metrics;

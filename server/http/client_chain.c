@@ -17,12 +17,12 @@
 #include <string.h>
 
 enum {
-    CHAIN_BYTES = 8 << 10,    /* most bytes of a chain; about five certificates with RSA keys */
-    CERTIFICATES = 8,         /* most certificates of a chain */
-    ELEMENTS = 640,           /* most elements of DER in a chain; a certificate has about 100 */
-    EXTENSION_ELEMENTS = 128, /* most elements of an extension: the list, and 127 names */
-    MODULUS_BITS = 8192,      /* most bits of an RSA key; a signature is checked within 1 ms */
-    /* most bits of an RSA exponent; exponents in practice have at most 17 */
+    CHAIN_BYTES = 8 << 10, /* maximum bytes of a chain; about five certificates with RSA keys */
+    CERTIFICATES = 8,      /* maximum number of certificates of a chain */
+    ELEMENTS = 640,        /* maximum elements of DER in a chain; a certificate has about 100 */
+    EXTENSION_ELEMENTS = 128, /* maximum elements of an extension: the list, and 127 names */
+    MODULUS_BITS = 8192, /* maximum bits of an RSA key; a signature is checked within 1 ms */
+    /* maximum number of bits of an RSA exponent; exponents in practice have at most 17 */
     EXPONENT_BITS = 64,
     LIST_LENGTH_BYTES = 3, /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2

@@ -55,10 +55,10 @@ enum {
 
     /* While memory is refused: */
     PRESSED_MS = 1000,   /* age up to which a refusal counts */
-    PROGRESS_MS = 2000,  /* least time over which a rate is measured */
+    PROGRESS_MS = 2000,  /* minimum time over which a rate is measured */
     TURNOVER_S = 60,     /* time in which a request should transfer as many bytes as it holds */
     LINK_RATE = 1 << 20, /* bytes per second that are fast enough for any request */
-    MOST_CUT = 8         /* most connections cut in one sweep */
+    MOST_CUT = 8         /* maximum number of connections cut in one sweep */
 };
 
 static void cut_slow(struct conn *conn, const char *why)

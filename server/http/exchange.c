@@ -41,9 +41,11 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DISCARD_BYTES = 1 << 20, /* most bytes of a body discarded before the answer */
-    /* most bytes discarded after the answer. This is more than the buffers of two sockets hold,
-     * so the answer has reached the client before the client sends the last of these bytes */
+    /* maximum number of bytes of a body that are discarded before the answer */
+    KEEP_ALIVE_DISCARD_BYTES = 1 << 20,
+    /* maximum number of bytes discarded after the answer. This is more than the buffers of two
+     * sockets hold, so the answer has reached the client before the client sends the last of
+     * these bytes */
     LINGER_BYTES = 16 << 20,
     KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
     KEPT_TEXT_BYTES = 4097,   /* bytes of text that a record keeps: a short body and its NUL */

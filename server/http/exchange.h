@@ -44,7 +44,7 @@ struct conn {
     struct MHD_Connection *connection;   /* owned by libmicrohttpd, until `closed` */
     int fd;                              /* socket of `connection` */
     struct gnutls_session_int *tls;      /* owned by libmicrohttpd; NULL: plain HTTP */
-    struct tls_credentials *credentials; /* held; NULL: plain HTTP */
+    struct tls_credentials *credentials; /* owned reference; NULL: plain HTTP */
     uint64_t since_ns;                   /* begin of the current phase (conn_restart_clock()) */
     uint64_t body_ns;                    /* PAUSED: time that the body took before the pause */
     uint64_t asked_bytes; /* bytes of all requests so far; a lower bound after chunked bodies */
@@ -64,8 +64,9 @@ struct conn {
     uint64_t stuck_runs; /* runs of the daemon at the last of these heartbeats */
     struct http_loop *loop;
     struct http_daemon *daemon;
-    struct client *client;         /* held; the client at the peer's address */
-    struct client *identity;       /* held; the client of the last request; NULL: `client` */
+    struct client *client; /* owned reference; the client at the peer's address */
+    /* owned reference; the client of the last request; NULL: `client` */
+    struct client *identity;
     struct exchange *exchange;     /* NULL between requests */
     TAILQ_ENTRY(conn) client_link; /* in its client's list; guarded by the lock of places.c */
     /* Link in places->ring or loop->evicted, guarded by the lock of places.c; for a probe, link
@@ -110,8 +111,8 @@ struct exchange {
     char *raw_target; /* the request target as it arrived; points into `target` */
     const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path, within `target` */
 
-    const char
-        *allowed_origin; /* borrowed; origin whose pages may read the answer; NULL: none */
+    /* borrowed; origin whose pages may read the answer; NULL: none */
+    const char *allowed_origin;
 
     uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
     uint64_t relief_bytes;    /* bytes counted in http->relief_bytes; 0: none */

@@ -23,7 +23,7 @@
 #include <strings.h>
 
 enum {
-    ENDED_CHECK_BYTES = 64 << 10 /* least length of a body for conn_ended_early() */
+    ENDED_CHECK_BYTES = 64 << 10 /* minimum length of a body for conn_ended_early() */
 };
 
 /* ---- the route ---- */

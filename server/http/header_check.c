@@ -336,7 +336,7 @@ static const struct field {
     size_t text;          /* offset of a const char * */
     size_t list;          /* offset of a struct header_list */
     size_t number;        /* offset of an int64_t */
-    int64_t least;        /* least allowed number */
+    int64_t least;        /* minimum allowed number */
     const char *expected; /* description of the expected number, for the refusal */
 } fields[] = {
 #define NAME(text)   .name = (text), .bytes = sizeof(text) - 1

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 enum {
-    HEADER_LIST = 8, /* most fields of one name that are kept; each field may be a list */
+    HEADER_LIST = 8, /* limit of the kept fields of one name; each field may be a list */
     HEADER_MEDIA_OTHER = -1, /* a media type outside enum codec_format */
     HEADER_CODING_ANY = 3    /* index of "*" in qualities[]; the codings come before it */
 };

@@ -33,7 +33,7 @@
 
 enum {
     KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
-    TRIM_DAEMONS = 64,   /* most daemons that are stopped in one heartbeat */
+    TRIM_DAEMONS = 64,   /* maximum number of daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* longest run that is charged by wall-clock time */
     /* charged time after which the thread's processor time is read again */
     CPU_CHECK_US = 2000,

@@ -50,7 +50,7 @@
 enum {
     TURN_US = 150,       /* time after which a turn begins no further run of a daemon */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
-    HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
+    HTTP_STOP_RUNS = 16, /* maximum number of runs of each daemon before the loop is closed */
     /* time between heartbeats from which the process counts as stopped (SIGSTOP, a paused
      * container) */
     STOPPED_MS = 1000,

@@ -84,7 +84,8 @@ struct ready_line {
 struct crowd {
     struct ring_flow turns; /* first member: in the loop's ring while ready_count > 0 */
     struct ring ring;       /* lines in which daemons wait */
-    struct client *client;  /* held; NULL: the crowd of first connections, or an unused crowd */
+    /* owned reference; NULL: the crowd of first connections, or an unused crowd */
+    struct client *client;
     size_t connections;
     size_t ready_count; /* daemons in all lines */
     struct ready_line lines[READY_COUNT];

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 enum {
-    LOOKS = 256,   /* most connections examined for one eviction */
-    IDLE_MS = 250, /* least idle time; within a shorter time a request may be on its way */
+    LOOKS = 256,   /* maximum number of connections examined for one eviction */
+    IDLE_MS = 250, /* minimum idle time; within a shorter time a request may be on its way */
     RETRY_MS = 50  /* time between an unsuccessful search for a victim and the next search */
 };
 

@@ -52,7 +52,8 @@ enum {
 struct newcomer {
     struct newcomer *next;      /* in http_loop.handed of the loop that will serve it */
     TAILQ_ENTRY(newcomer) link; /* in places.line */
-    struct client *client; /* held; NULL: the reference belongs to the connection's record */
+    /* owned reference; NULL: the reference belongs to the connection's record */
+    struct client *client;
     struct sockaddr_storage peer;
     socklen_t peer_bytes;
     int fd; /* owned */
@@ -65,8 +66,8 @@ TAILQ_HEAD(newcomer_line, newcomer);
 LIST_HEAD(client_list, client);
 
 struct places {
-    pthread_mutex_t
-        lock;    /* guards the following fields, and the places of clients and connections */
+    /* guards the following fields, and the places of clients and connections */
+    pthread_mutex_t lock;
     size_t most; /* constant: --max-connections */
     /* constant: limit of the line, and limit of evicted connections still open */
     size_t reserve;

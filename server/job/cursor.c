@@ -21,7 +21,7 @@
 #include <stdlib.h>
 
 enum {
-    CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
+    CARRY_BYTES = 1 << 20, /* maximum number of bytes of the carries between slices */
     FIRST_SLICES = 4,      /* maximum size of the first slice, as a multiple of --slice-bytes */
     /* a complete tensor gets a cursor if its scan may take LONG_SLICES * SLICE_MS, for the data
      * that take longest, or if it has at least WHOLE_SLICES times --slice-bytes */
@@ -29,7 +29,7 @@ enum {
     WHOLE_SLICES = 8,
     SLICE_MS = 5,          /* target device time of a slice */
     TURNED_MS = 40,        /* maximum device time of a slice, for the data that take longest */
-    LEAST_ROUND = 1 << 16, /* least limit of the number of elements in a round of segments */
+    LEAST_ROUND = 1 << 16, /* smallest limit of the elements in a round of segments */
     GROWTH = 4             /* maximum factor from the size of one slice to that of the next */
 };
 
@@ -54,15 +54,15 @@ struct cursor {
     struct memory_block block;
     /* slices of a tensor or of a long segment; plan NULL: the slice is a round */
     struct scan_slicing slicing;
-    const struct scan_job *jobs; /* scans of the round; borrowed from the segments */
-    size_t job_count;            /* number of jobs; 0: the request has no segments */
-    uint64_t round_elements;     /* elements in all scans of the current round */
-    uint64_t most_elements; /* most elements of the next slice; a slice has at least one step */
-    uint64_t arrived_bytes; /* bytes of payload that have arrived */
-    uint64_t steps_done;    /* number of computed steps of `slicing` */
-    uint64_t slice_steps;   /* number of steps of the slice in flight */
-    uint64_t queue_ns;      /* time of all slices in the queue */
-    uint64_t compute_ns;    /* time of all slices on devices */
+    const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
+    size_t job_count;             /* number of jobs; 0: the request has no segments */
+    uint64_t round_elements;      /* elements in all scans of the current round */
+    uint64_t most_elements;       /* limit of the elements of the next slice, at least a step */
+    uint64_t arrived_bytes;       /* bytes of payload that have arrived */
+    uint64_t steps_done;          /* number of computed steps of `slicing` */
+    uint64_t slice_steps;         /* number of steps of the slice in flight */
+    uint64_t queue_ns;            /* time of all slices in the queue */
+    uint64_t compute_ns;          /* time of all slices on devices */
     struct metrics_launch launch; /* sums over all slices */
     uint64_t carry[];             /* carry between slices along the axis (struct scan_job) */
 };

@@ -26,7 +26,7 @@
 enum {
     PACK_LEVEL = 1, /* the fastest level; higher levels gain little on tensors */
     PACK_MEMORY = 8,
-    /* least unused memory for which the memory of a printed text is reduced to the length of
+    /* minimum unused memory for which the memory of a printed text is reduced to the length of
      * the text */
     SPARE_TEXT_BYTES = 64 << 10,
     STEP_BYTES = 64 << 10 /* bytes compressed between two steps; about 1 ms */

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 
 enum {
-    /* least scan_plan_effort() of a scan whose gaps take milliseconds to zero */
+    /* minimum scan_plan_effort() of a scan whose gaps take milliseconds to zero */
     LONG_GAPS_COST = 32 << 20,
     DROP_STEP = 4 << 20 /* bytes whose pages the system frees in about a millisecond */
 };

@@ -16,16 +16,16 @@
 #include "server/sched/work.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,     /* least charge of a text */
-    FIRST_ROOM_BYTES = 64 << 10, /* least reservation for payload */
-    /* most bytes of memory for one byte of a body. The two characters "1," need their own
-     * memory, an element of 8 bytes, and 21 bytes for the text of its sum */
+    FIRST_TEXT_BYTES = 4096,     /* minimum charge of a text */
+    FIRST_ROOM_BYTES = 64 << 10, /* minimum reservation for payload */
+    /* maximum number of bytes of memory for one byte of a body. The two characters "1," need
+     * their own memory, an element of 8 bytes, and 21 bytes for the text of its sum */
     GUESS_FACTOR = 16,
     FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
-    INFLATE_FACTOR = 1032,      /* most decompressed bytes of a compressed byte */
+    INFLATE_FACTOR = 1032,      /* maximum number of decompressed bytes of a compressed byte */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
     SLACK_PART = 16,      /* 1/16 of the need is added to the claim, for slices and answers */
-    SLACK_MOST = 2 << 20, /* most bytes that are added to the claim */
+    SLACK_MOST = 2 << 20, /* maximum number of bytes that are added to the claim */
     UNPACKED = 4          /* typical number of decompressed bytes of a compressed byte */
 };
 

@@ -25,11 +25,12 @@
 #include "server/sched/work.h"
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20, /* most bytes that the loop swaps, copies or zeroes */
-    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
-    LOOP_SCAN_NS = 1 << 15,      /* longest estimated time of a scan in an HTTP thread */
-    WORK_SCAN_NS = 1 << 21,      /* longest estimated time of a scan in a work thread */
+    INLINE_MOVE_BYTES = 1 << 20, /* maximum bytes that the loop swaps, copies or zeroes */
+    /* maximum number of compressed bytes that the loop decompresses, to at most 0.5 MiB */
+    INLINE_UNPACK_BYTES = 512,
+    INLINE_PACK_BYTES = 4096, /* maximum bytes of an answer that the loop compresses */
+    LOOP_SCAN_NS = 1 << 15,   /* longest estimated time of a scan in an HTTP thread */
+    WORK_SCAN_NS = 1 << 21,   /* longest estimated time of a scan in a work thread */
     /* longest time of a scan in a work thread for the data that take longest
      * (scan_plan_slowest_ns()), because a scan cannot be interrupted */
     WORK_SLOWEST_NS = 10000000,

@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 1 << 16, /* most segments of a run; the work can stop between two runs */
-    MOVES = 256,        /* most segments that are copied together, line by line */
-    SHORT_BYTES = 64,   /* most bytes of a segment that copy_short() copies */
+    RUN_MOST = 1 << 16, /* limit of the segments of a run; the work can stop between two runs */
+    MOVES = 256,        /* maximum number of segments that are copied together, line by line */
+    SHORT_BYTES = 64,   /* maximum number of bytes of a segment that copy_short() copies */
     MATRIX_ALIGN = 64   /* alignment of matrices in elements: a cache line for every type */
 };
 

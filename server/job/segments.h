@@ -24,16 +24,16 @@
 
 enum {
     SEGMENTS_GATHER = 512, /* fewest elements of adjacent segments that have their own scan */
-    SEGMENTS_LAUNCH = 256  /* most scans of a launch */
+    SEGMENTS_LAUNCH = 256  /* maximum number of scans of a launch */
 };
 
 struct segments; /* opaque: the scans and their progress */
 
-/* Returns the most bytes that segments_create() allocates. Requires the plan of the whole
- * tensor, with elements. */
+/* Returns the maximum number of bytes that segments_create() allocates. Requires the plan of
+ * the whole tensor, with elements. */
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan);
-/* Returns the most elements that are gathered; UINT64_MAX: their size exceeds INT64_MAX
- * bytes. */
+/* Returns the maximum number of elements that are gathered; UINT64_MAX: their size exceeds
+ * INT64_MAX bytes. */
 uint64_t segments_gathered_most(const struct scan_desc *desc, const struct scan_plan *plan);
 
 /* Find the scans. Requires valid offsets. `call` and `plan` are borrowed until

@@ -37,9 +37,9 @@
 
 enum {
     OWN_OFFSET = SLAB_ALIGN, /* offset of the usable bytes in an own slab: page-aligned */
-    SHARED_MAX = 4096,       /* most shared slabs */
+    SHARED_MAX = 4096,       /* maximum number of shared slabs */
     KEPT_PART = 16,          /* 1/16 of the budget is kept for small requests */
-    KEPT_MOST = 64 << 20,    /* most bytes that are kept for small requests */
+    KEPT_MOST = 64 << 20,    /* maximum number of bytes that are kept for small requests */
     PINNED_PART = 2,         /* at most 1/2 of the budget is pinned */
     /* bytes unmapped at a time; mmap() of other threads waits during this */
     UNMAP_PIECE = 16 << 20

@@ -19,7 +19,7 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
-    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees, in 2 ms */
+    FREE_AT_ONCE = 8 << 20  /* maximum bytes of objects that the calling thread frees; 2 ms */
 };
 
 struct shm_region {

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Most bytes of addresses of all maps together: far more than the memory, far less than the
- * address space. */
+/* Maximum size of the address ranges of all maps together, in bytes: far more than the memory,
+ * far less than the address space. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
 /* The record of a map for the handler. begin is set last and cleared first; writers hold the

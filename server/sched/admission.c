@@ -18,7 +18,8 @@
 enum {
     CLASS = LINE_CLASSES - 1, /* the only class of the admission line */
     OVERTAKING_PART = 8,      /* overtaking requests may hold 1/8 of the budget */
-    /* most requests of a client that lack memory and are overtaken by its later requests */
+    /* maximum number of requests of a client that lack memory and are overtaken by its later
+     * requests */
     MOST_OVERTAKEN = 16
 };
 
@@ -233,7 +234,7 @@ static void change_hold(struct admission *admission, struct request *request, ui
     count_request(admission, request, 1);
 }
 
-/* Returns the most bytes that may be held, in total, by requests that overtake this one. */
+/* Returns the maximum number of bytes that requests overtaking this one may hold in total. */
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {

@@ -45,8 +45,8 @@ enum {
     ADMISSION_SHORT_BYTES = 256 << 20,
     ADMISSION_SHORT_PART = 4,
     ADMISSION_PLACE_RATE = 16 << 20, /* bytes per second of a body that needs a place */
-    /* most seconds in which a body may fill its claim; a slower body loses the promised
-     * memory */
+    /* maximum number of seconds in which a body may fill its claim; a slower body loses the
+     * promised memory */
     ADMISSION_TURNOVER_S = 120
 };
 
@@ -65,7 +65,7 @@ struct admission_hold {
     bool waits;              /* in the line */
     bool overtook;           /* began although an older request lacked memory */
     uint64_t begun_ns;       /* time when the request began */
-    uint64_t claim;          /* most bytes of memory that the request may need; 0: none */
+    uint64_t claim;          /* maximum bytes of memory that the request may need; 0: none */
     uint64_t cost_ns;        /* estimated time (infer_cost_ns()) */
     uint64_t wanted;         /* claim that the request waits for in the line */
     uint64_t wanted_cost_ns; /* estimated time with the wanted claim */

@@ -41,7 +41,7 @@ struct request;
 
 enum {
     DEVICE_POOL_MAX = 64,
-    DEVICE_POOL_WORKERS_MAX = 3 /* most workers of one device */
+    DEVICE_POOL_WORKERS_MAX = 3 /* maximum number of workers of one device */
 };
 
 /* The functions of kernels/device.h, so that tests can replace them. Each call except info()

@@ -7,8 +7,9 @@
 #include "server/sched/request.h"
 
 enum {
-    /* Most waiting requests that the schedule assigns. A slow device gets none of these
-     * requests if it needs more time for one of them than the other devices need for all. */
+    /* Maximum number of waiting requests that the schedule assigns. A slow device gets none of
+     * these requests if it needs more time for one of them than the other devices need for
+     * all. */
     LOOK_AHEAD = 64,
     TRIAL_PART = 100
 };

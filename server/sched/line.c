@@ -8,7 +8,7 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most rounds that a client misses to pay for one request */
+    DEBT_TURNS = 16 /* maximum number of rounds that a client misses to pay for one request */
 };
 
 /* Largest debt of a client for work that took longer than estimated. */

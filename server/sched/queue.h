@@ -112,9 +112,10 @@ void queue_charge(struct queue *queue, struct dispatch_device *device,
  * bounded, too. */
 
 struct queue_batching {
-    size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
-    uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
+    size_t max_requests; /* maximum number of requests of one batch, >= 1 */
+    /* maximum number of bytes of the tensors of a batch; its first request may have more */
+    uint64_t max_bytes;
+    uint64_t delay_ns; /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
     /* Borrowed: the worker, whose classes are served. After its classes change,
      * queue_set_usable() must be called. If the worker has no class, queue_take() returns at

@@ -126,7 +126,7 @@ struct request_body {
     bool chunked;
     bool unwanted; /* the bytes are counted and discarded */
     enum coding coding;
-    uint64_t limit;    /* most bytes, before and after decompression */
+    uint64_t limit;    /* maximum number of bytes, before and after decompression */
     uint64_t received; /* bytes received so far */
     uint64_t unpacked; /* bytes after decompression */
 
