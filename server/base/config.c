@@ -248,7 +248,7 @@ static void clear_field(struct config *config, const struct config_row *row)
 
 enum {
     FLAG_BYTES = 64,
-    /* room for the name of a variable; longer names are cut, because no setting has one */
+    /* room for the name of a variable; longer names are cut: no setting has such a name */
     VARIABLE_BYTES = 200
 };
 

@@ -22,7 +22,7 @@ enum {
     ELEMENTS = 640,        /* maximum elements of DER in a chain; a certificate has about 100 */
     EXTENSION_ELEMENTS = 128, /* maximum elements of an extension: the list, and 127 names */
     MODULUS_BITS = 8192, /* maximum bits of an RSA key; a signature is checked within 1 ms */
-    /* maximum number of bits of an RSA exponent; exponents in practice have at most 17 */
+    /* maximum number of bits of an RSA exponent; in practice exponents have at most 17 bits */
     EXPONENT_BITS = 64,
     LIST_LENGTH_BYTES = 3, /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2

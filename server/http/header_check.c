@@ -16,7 +16,8 @@
  * 3986, 3.2.2). */
 #define HOST_BYTES "-._~!$&'()*+,;=%"
 
-/* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
+/* Returns true for a value of "Host = uri-host [ ":" port ]" (RFC 9110, 7.2). Host and port may
+ * be empty. */
 static bool is_host(const char *text, size_t bytes)
 {
     size_t name = text_span(text, bytes, HOST_BYTES);

@@ -51,8 +51,8 @@ enum {
     TURN_US = 150,       /* time after which a turn begins no further run of a daemon */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
     HTTP_STOP_RUNS = 16, /* maximum number of runs of each daemon before the loop is closed */
-    /* time between heartbeats from which the process counts as stopped (SIGSTOP, a paused
-     * container) */
+    /* a longer time between two heartbeats means that the process was stopped (SIGSTOP, a
+     * paused container) */
     STOPPED_MS = 1000,
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };

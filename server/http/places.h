@@ -105,7 +105,7 @@ enum places_answer {
 
 /* Request a place for a newcomer.
  * newcomer   allocated by the caller
- * limit      most connections of the newcomer's client; 0: no limit */
+ * limit      maximum number of connections of the newcomer's client; 0: no limit */
 enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit);
 
 /* Returns the newcomer that gets the next place; the caller owns it. NULL: no place is free, or

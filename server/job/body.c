@@ -45,7 +45,7 @@ static size_t head_whole(const struct request *request, size_t want)
     const uint64_t carry = request->arrival.codec_request.carry_bytes;
     const uint64_t need = request->body.head_need;
     if (declared < 0) {
-        return 0; /* the client also chooses a length in the head, so that is not trusted */
+        return 0; /* no length in the head is trusted, because the client chooses it */
     }
     if (need == UINT64_MAX || request->body.spill) { /* the head may be the whole body */
         return (size_t)declared;

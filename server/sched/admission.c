@@ -131,7 +131,7 @@ static void set_waiting(struct admission *admission, struct request *request, bo
 }
 
 /* Returns true if the client has no place and fewer than ADMISSION_PLACES clients have a place.
- * Such a client gets a place even if no place is free. */
+ * Such a client gets a place even if other clients use all ADMISSION_PLACES places. */
 static bool is_owed_place(const struct admission *admission, const struct client *client)
 {
     return client->places == 0 && admission->placed_clients < ADMISSION_PLACES;

@@ -4,7 +4,7 @@
  *
  *   NONE --enter--> in the line --a place, memory--> ACTIVE --finish--> FINISHED --leave--> NONE
  *
- * A request states a claim (the most bytes of memory that it may need) and a cost (its
+ * A request states a claim (the maximum memory that it may need, in bytes) and a cost (its
  * estimated time, infer_cost_ns()). The request corrects both when more is known. A request
  * that needs no more than ADMISSION_LARGE_BYTES is small: it needs no admission, and a part of
  * the budget is kept for small requests (memory.h).

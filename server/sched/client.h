@@ -49,7 +49,7 @@ struct client {
     /* Guarded by the lock of server/http/places.c: */
     size_t waiting; /* number of the client's connections that wait for a place */
     LIST_ENTRY(client) count_link; /* link in the list of clients with equally many places */
-    struct client_conns conns;     /* the client's connections, in the order of eviction */
+    struct client_conns conns;     /* in the order in which the next eviction examines them */
     uint64_t key[2];               /* constant */
     /* constant, stored behind the record; "": the address identifies the client */
     const char *name;

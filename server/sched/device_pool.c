@@ -306,8 +306,8 @@ static void *list_devices(void *argument)
     return NULL;
 }
 
-/* List the devices in a separate thread. If this exceeds the timeout, the thread is detached
- * and owns the record; *owned is then NULL. */
+/* List the devices in a separate thread. If the thread needs more than timeout_ns, it is
+ * detached and owns the record; *owned is then NULL. */
 static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
 {
     struct listing *listing = *owned;
