@@ -19,7 +19,7 @@
 
 enum {
     MMAP_FROM_BYTES = 4 << 20,
-    LEAST_STACK_BYTES = 2 << 20, /* the default of glibc without a limit */
+    LEAST_STACK_BYTES = 2 << 20, /* glibc's default if `ulimit -s` is unlimited */
     MOST_STACK_BYTES = 8 << 20
 };
 
@@ -63,9 +63,9 @@ static bool open_standard_descriptors(void)
 
 /* Limit the threads of CPU devices, unless the environment has a limit for PoCL. Tally's own
  * driver and PoCL read environment variables. By default PoCL uses all cores of the machine,
- * including cores that this process may not use. PoCL reads the first of `names` up to 3.1, the
- * second since 4.0, and perhaps the third since 7.0. This function must precede all driver
- * calls. */
+ * including cores that this process may not use. PoCL up to 3.1 reads the first of `names`,
+ * PoCL 4.0 and later the second, and PoCL 7.0 and later perhaps the third. Call this function
+ * before any call of a driver. */
 static void limit_threads(uint64_t cpus)
 {
     static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
@@ -75,12 +75,12 @@ static void limit_threads(uint64_t cpus)
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread yet */
     (void)setenv("TALLY_OPENCL_THREADS", number, 1);
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): the same */
+        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): no other thread yet */
             return;
         }
     }
     for (size_t i = 0; i < 2; i++) {
-        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): the same */
+        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): no thread yet */
     }
 }
 

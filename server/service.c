@@ -133,8 +133,8 @@ static void destroy_server(struct server *server, struct http *http, int code)
         (void)log_finish(server->log); /* running threads may still write to the log */
         _exit(code);
     }
-    work_pool_destroy(
-        server->work); /* its threads scan small tensors on devices of their own */
+    /* before the devices, because work threads also scan small tensors */
+    work_pool_destroy(server->work);
     device_pool_destroy(server->devices);
     admission_close(server->admission);
     http_stop(http);
@@ -185,7 +185,7 @@ struct run {
     uint64_t traffic_ns;  /* time when a connection was last open, 0: never */
     uint64_t accepted;    /* number of connections accepted so far */
     uint64_t heap_ns;     /* time of the next check in trim_heap() */
-    size_t most;          /* most open connections since the last check */
+    size_t most;          /* maximum number of open connections since the last check */
 };
 
 static void stop_signals(sigset_t *set)
@@ -238,7 +238,7 @@ static void trim_heap(struct run *run, size_t connections, uint64_t now_ns)
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
-    /* The process was stopped, for example by SIGSTOP, a paused container, a debugger. */
+    /* Time in which the process was stopped, for example by SIGSTOP or a debugger. */
     uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(line_sweep(queue_line(run->server->queue), now_ns),

@@ -23,17 +23,17 @@
  * as it is. */
 enum {
     MOST_CPUS_FOUND = 256, /* the limit of --cpus, and of threads of Tally's own driver */
-    /* the parsers of these threads can process all text that several HTTP threads read */
+    /* 64 work threads parse text faster than several HTTP threads can read it */
     MOST_CODECS_FOUND = 64,
-    MOST_LOOPS_FOUND = 4, /* more were never measured */
+    MOST_LOOPS_FOUND = 4, /* more than four HTTP threads were not measured */
     MOST_CONNECTIONS_FOUND = 4096
 };
 
 /* The default of --max-connections depends on the available memory. */
 enum {
     LEAST_CONNECTIONS_FOUND = 64,
-    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer: docs/sizing.md */
-    CONNECTIONS_PART = 4 /* divisor of the memory; --memory-budget uses half of the memory */
+    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer uses this much memory */
+    CONNECTIONS_PART = 4 /* connections may use 1/4 of the memory; tensors use 1/2 by default */
 };
 
 const struct config_row config_rows[] = {
@@ -248,7 +248,7 @@ static void clear_field(struct config *config, const struct config_row *row)
 
 enum {
     FLAG_BYTES = 64,
-    /* longer names of variables are cut; the name of no setting is that long */
+    /* room for the name of a variable; longer names are cut: no setting has such a name */
     VARIABLE_BYTES = 200
 };
 
@@ -451,8 +451,8 @@ static enum status check_environment(const char *const *environment, struct erro
     return STATUS_OK;
 }
 
-/* Returns true if a part of the path is empty, "." or "..". RFC 3986, 6.2.2.3: "URI normalizers
- * should remove dot-segments". */
+/* Returns true if clients change the path before they request it, because a part of the path is
+ * empty, "." or "..". RFC 3986, 6.2.2.3: "URI normalizers should remove dot-segments". */
 static bool clients_shorten(const char *path)
 {
     while (*path == '/') {
@@ -465,7 +465,8 @@ static bool clients_shorten(const char *path)
     return false;
 }
 
-/* The prefix is compared with unescaped paths byte by byte, and links begin with it. */
+/* Check that --base-path is a prefix that clients send unchanged. The service compares it byte
+ * by byte with unescaped request paths, and writes it unescaped in front of links. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
     static const char unescaped[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

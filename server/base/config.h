@@ -57,10 +57,10 @@ MUST_CHECK enum status config_parse(int argc, const char *const *argv,
 void config_deinit(struct config *config);
 
 void config_print_help(FILE *out);
-void config_print_env(FILE *out); /* deploy/tallyd.env.example */
+void config_print_env(FILE *out); /* prints deploy/tallyd.env.example */
 
-/* The last words of a refusal for a size limit: advice for the client. The sentence calls the
- * flag "the server's", because its reader did not set the flag. */
+/* The end of an error message about a size limit: advice for the client. The message before it
+ * names the flag as "the server's --FLAG", because the client did not set the flag. */
 #define CONFIG_LESS_ADVICE                                                            \
     "send less at once (a tensor may be cut along any axis, along the summed one in " \
     "parts), or ask the operator"
@@ -79,7 +79,7 @@ enum config_type {
 struct config_row {
     const char *title; /* title of a group that begins here; the other fields are empty then */
     const char *field;
-    size_t offset; /* in struct config */
+    size_t offset; /* offset of the field in struct config */
     enum config_type type;
     const char *initial;
     uint64_t min;
@@ -112,14 +112,15 @@ struct config_foreign_row {
 extern const struct config_foreign_row config_foreign[];
 extern const size_t config_foreign_count;
 
-/* The bounds of a setting as text. */
+/* Print the bounds of a setting. */
 enum {
     CONFIG_BOUND_BYTES = 32
 };
 void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
                    char high[CONFIG_BOUND_BYTES]);
 
-/* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
+/* Print the flag or the variable of a field: for "max_rank", "--max-rank" or
+ * "TALLY_MAX_RANK". */
 void config_flag_name(const char *field, char *text, size_t room);
 void config_variable_name(const char *field, char *text, size_t room);
 

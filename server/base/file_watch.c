@@ -1,4 +1,4 @@
-/* Stamps of files, and reads without blocking; see file_watch.h. read() reports the end of a
+/* Compares stamps of files, and reads files without blocking. read() reports the end of a
  * pipe both before a writer has opened it and after the writer has closed it. So the end of a
  * pipe is trusted only after a byte, or after poll() has reported POLLHUP. */
 #include "server/base/file_watch.h"
@@ -177,7 +177,7 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
     bool stable = true;
-    bool pipes = false; /* a pipe that was read at the start */
+    bool pipes = false; /* one of the files is a pipe, which was read at the start */
     if (now_ns < watch->look_ns) {
         return false;
     }

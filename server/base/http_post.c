@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    HEAD_MAX = 8192, /* most bytes of all heads, including heads of interim answers (1xx) */
+    HEAD_MAX = 8192, /* maximum bytes of all heads, including heads of interim answers (1xx) */
     PORT_MAX = 65535,
     DEADLINE_SEEN_MS = 100 /* interval of checks for a changed deadline */
 };
@@ -207,8 +207,8 @@ static const char *next_line(struct http_post *post)
     }
 }
 
-/* "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4); the second space is often
- * missing. Returns 0 if the line is not a status line. */
+/* Parse "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4). Some servers omit the
+ * second space. Returns the status code, or 0 if the line is not a status line. */
 static unsigned parse_status(const char *line)
 {
     if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') ||
@@ -220,7 +220,7 @@ static unsigned parse_status(const char *line)
     return status >= 100 && status < 600 && status != 101 ? status : 0;
 }
 
-/* Read the whole head, so that the connection is not closed while the server still writes it.
+/* Read the whole head. Otherwise the connection could be closed while the server writes it.
  * Returns true if the status is 2xx. */
 static bool read_answer(struct http_post *post)
 {

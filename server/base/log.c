@@ -28,12 +28,12 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 512 << 10, /* the default of --log-bytes-per-s: lines of one second */
+    BUFFER_BYTES = 512 << 10, /* lines of one second at the default of --log-bytes-per-s */
     LOG_LINE_BYTES = 4096,
     /* longest value of a field, so that a long path leaves room for the next fields */
     VALUE_BYTES = 1024,
     RESERVE = 8,   /* bytes at the end of a line: closing quote, brace and newline */
-    MOST_TOLD = 32 /* most clients whose lost lines are reported in each second */
+    MOST_TOLD = 32 /* maximum number of clients whose lost lines are reported in each second */
 };
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* time for which the writer waits for lines */
@@ -44,7 +44,7 @@ struct log {
     pthread_t writer;
     bool joined;            /* the writer has ended; used by the thread that closes the log */
     pthread_mutex_t lock;   /* guards all fields below */
-    pthread_cond_t changed; /* monotonic clock */
+    pthread_cond_t changed; /* uses the monotonic clock */
     char *filling;          /* one of the two buffers */
     char *writing;          /* the other buffer; only the writer uses it */
     size_t filled;
@@ -83,8 +83,8 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Append the escape of a byte. JSON has an escape for control characters; other bytes become
- * text. */
+/* Append the escape of a byte. Text form: \xNN. JSON: \u00NN for a control character; for
+ * another byte the text \xNN, because JSON has no escape for bytes that are not UTF-8. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -168,7 +168,7 @@ static void log_line_text(struct log_line *line, const char *key, const char *va
     put_string(line, quoted ? "\"" : "");
     put_escaped(line, value, VALUE_BYTES);
     if (quoted) {
-        line->text[line->used++] = '"'; /* RESERVE has room */
+        line->text[line->used++] = '"'; /* RESERVE includes this byte */
     }
 }
 
@@ -379,8 +379,8 @@ static void submit_line(struct log *log, const struct log_line *line)
     }
 }
 
-/* Returns true if a line of this client may be written. NULL: the line may come from any
- * client. Thread: a holder of the lock. */
+/* Returns true if a line of this client may be written. NULL: a debug line, whose client is not
+ * known. Thread: a holder of the lock. */
 static bool admit_line(struct log *log, const struct address *client)
 {
     begin_second(log, clock_now_ns());
@@ -388,7 +388,7 @@ static bool admit_line(struct log *log, const struct address *client)
         return true;
     }
     if (atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        /* the first line that is left out since the last report */
+        /* The first line is left out since the last report, so the writer may be waiting. */
         MUST(pthread_cond_signal(&log->changed));
     }
     return false;

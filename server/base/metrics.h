@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- the names of all counts: a row gives enum, storage and exposition ---- */
+/* ---- all counts: a row defines the enum constant, the cell and the text of /metrics ---- */
 
 /* clang-format off */
 /*        symbol          label "route" of tally_requests_total */

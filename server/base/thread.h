@@ -40,7 +40,7 @@ static inline void thread_unlock(pthread_mutex_t **lock)
 
 /* Create a thread.
  * purpose   for the error message: "the log"
- * err       INTERNAL, with the limits to check */
+ * err       INTERNAL; the message names the limits that the operator should check */
 MUST_CHECK static inline enum status thread_start(pthread_t *thread, void *(*run)(void *),
                                                   void *argument, const char *purpose,
                                                   struct error *err)

@@ -25,7 +25,7 @@
 
 enum {
     BUFFER_TRACES = 1024,
-    /* number of buffered requests that are sent without further delay */
+    /* number of buffered requests at which the sender is woken before GATHER_NS are over */
     WAKE_TRACES = BUFFER_TRACES / 2,
     PATH_BYTES = 200,
     TEXT_BYTES = 256
@@ -62,7 +62,7 @@ struct tracer {
     bool failing; /* the last batch has failed, and the log has a line about it */
     _Atomic uint64_t deadline_ns; /* deadline of the batch */
     pthread_mutex_t lock;         /* guards the fields below; order: before the log's lock */
-    pthread_cond_t changed;       /* monotonic clock */
+    pthread_cond_t changed;       /* uses the monotonic clock */
     struct trace_record *filling; /* the other buffer: requests of the next batch */
     /* number of requests in `filling`; tracer_due() reads it without the lock */
     atomic_size_t filled;
@@ -206,7 +206,8 @@ static void write_request(struct json_writer *w, const struct trace_request *req
         {"send", request->answered_ns, request->ended_ns},
     };
     char name[PATH_BYTES];
-    /* "{method} {target}", the target being http.route; "HTTP" for an unknown method */
+    /* The name of the span: "{method} {target}". The target is http.route; an unknown method
+     * becomes "HTTP". */
     (void)snprintf(name, sizeof name, "%s%s%s", line->method[0] != '\0' ? line->method : "HTTP",
                    request->route != NULL ? " " : "",
                    request->route != NULL ? request->route : "");

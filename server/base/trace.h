@@ -25,7 +25,7 @@ struct tracer; /* opaque */
 
 struct tracer_options {
     const char *endpoint; /* "http://host:4318"; the default path is /v1/traces */
-    /* most traces per second that this server begins; 0: the server begins no trace */
+    /* maximum traces per second that this server begins; 0: the server begins no trace */
     uint64_t rate;
     struct log *log;
     struct metrics *metrics;
@@ -38,8 +38,8 @@ MUST_CHECK enum status tracer_open(const struct tracer_options *options, struct 
 /* Send the buffered requests, for up to a second, and free the tracer. NULL is fine. */
 void tracer_close(struct tracer *tracer);
 
-/* Returns true if a sampled trace begins with a request that arrived at this time and has no
- * trace. */
+/* Returns true if the server begins a sampled trace for a request that arrived at now_ns
+ * without a trace. */
 bool tracer_begins(struct tracer *tracer, uint64_t now_ns);
 
 /* Returns true if the buffer has room. Call this once for each sampled request that has ended,

@@ -82,7 +82,7 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 static bool key_is_valid(const char *text, size_t count)
 {
     static const char rest[] =
-        "abcdefghijklmnopqrstuvwxyz0123456789_-*/"; /* a letter: >= 'a' */
+        "abcdefghijklmnopqrstuvwxyz0123456789_-*/"; /* of these, only letters are >= 'a' */
     const size_t run = strspn(text, rest);
     if (run == 0 || run > count || strspn(text, "_-*/") > 0) {
         return false;

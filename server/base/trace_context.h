@@ -1,9 +1,9 @@
 /* The trace of a request: parses and prints the fields traceparent and tracestate of W3C Trace
  * Context.
  *
- *     trace_context_read(text, random, &context)       the client's trace, with a new span in
- *     it trace_context_begin(&context, random)            or a new trace
- *     trace_context_text(&context, text)               for the answer
+ *     trace_context_read(text, random, &context)       continue the client's trace, or
+ *     trace_context_begin(&context, random)            begin a new trace
+ *     trace_context_text(&context, text)               print the field of the answer
  *
  * An invalid field is not an error of the request: "If the vendor failed to parse traceparent,
  * it creates a new traceparent and deletes the tracestate." (Trace Context, 4.3) Pure. Thread:

@@ -105,7 +105,7 @@ static struct http_loop *least_crowded(struct http_loop *loop)
             atomic_load(&other->accepting) &&
             atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_ACCEPTED;
         if ((accepts || other == loop) && crowding(other) <= crowding(least)) {
-            least = other; /* the last assignment is the lowest index */
+            least = other; /* of equally crowded loops, the one with the lowest index remains */
         }
     }
     return least;
@@ -233,7 +233,7 @@ static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
     free_newcomer(newcomer);
 }
 
-/* Returns the most connections that the newcomer's client may have; 0: no limit. Connections
+/* Returns the maximum number of connections of the newcomer's client; 0: no limit. Connections
  * from a Unix socket or a trusted proxy may belong to any number of clients. */
 static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *newcomer)
 {

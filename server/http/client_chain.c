@@ -3,9 +3,8 @@
  *
  *   Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm, signatureValue }
  *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity,
- *   subject,
- *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280,
- *                                 4.1)
+ *                                 subject, subjectPublicKeyInfo, [1], [2], [3] extensions }
+ *                                                                          (RFC 5280, 4.1)
  *
  * A read_...() with a pointer to a span removes the bytes that it reads from the front of the
  * span. All return false if the bytes are too few or malformed.
@@ -18,12 +17,12 @@
 #include <string.h>
 
 enum {
-    CHAIN_BYTES = 8 << 10,    /* most bytes of a chain; about five certificates with RSA keys */
-    CERTIFICATES = 8,         /* most certificates of a chain */
-    ELEMENTS = 640,           /* most elements of DER in a chain; a certificate has about 100 */
-    EXTENSION_ELEMENTS = 128, /* most elements of an extension: the list, and 127 names */
-    MODULUS_BITS = 8192,      /* most bits of an RSA key; a signature is checked within 1 ms */
-    /* most bits of an RSA exponent; exponents in practice have at most 17 */
+    CHAIN_BYTES = 8 << 10, /* maximum bytes of a chain; about five certificates with RSA keys */
+    CERTIFICATES = 8,      /* maximum number of certificates of a chain */
+    ELEMENTS = 640,        /* maximum elements of DER in a chain; a certificate has about 100 */
+    EXTENSION_ELEMENTS = 128, /* maximum elements of an extension: the list, and 127 names */
+    MODULUS_BITS = 8192, /* maximum bits of an RSA key; a signature is checked within 1 ms */
+    /* maximum number of bits of an RSA exponent; in practice exponents have at most 17 bits */
     EXPONENT_BITS = 64,
     LIST_LENGTH_BYTES = 3, /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2
@@ -129,8 +128,9 @@ static bool read_tagged(struct span *from, unsigned expected, struct span *conte
     return true;
 }
 
-/* Returns the number of elements, nested ones included. Bytes that are not DER count as
- * elements of two bytes, the shortest length, so no decoder finds more elements. */
+/* Returns the number of elements, nested ones included. Bytes that are not DER count as one
+ * element for every two bytes, the length of the shortest element. So no decoder finds more
+ * elements. */
 static size_t count_elements(struct span text)
 {
     size_t count = 0;

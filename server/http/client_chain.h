@@ -1,7 +1,8 @@
 /* The check of a client's certificates in the bytes of its handshake message, before GnuTLS
  * decodes them. Any client can send a chain, known or not. GnuTLS decodes the first certificate
- * four times before it looks for an authority, which takes 6 microseconds for each name. GnuTLS
- * also checks signatures with keys of any size. So this check enforces bounds, in this order:
+ * four times before it looks for an authority, and needs 6 microseconds for each name in the
+ * certificate. GnuTLS also checks signatures with keys of any size. So this check enforces
+ * bounds, in this order:
  *
  *   - bytes and number of the certificates;
  *   - elements of DER in each extension (names, policies, ...) and in all certificates

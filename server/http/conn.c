@@ -1,7 +1,7 @@
 /* The record of a connection. The record lives from libmicrohttpd's notification of the start
- * to the notification of the end; an orphaned exchange keeps it longer. The record has the
- * clock of the current phase (deadlines.c has the limits). The record also counts the bytes of
- * requests, to detect whether the client has sent another request.
+ * to the notification of the end; an orphaned exchange keeps it longer. The record stores the
+ * start of the current phase, which deadlines.c compares with its limits. The record also
+ * counts the bytes of requests, to detect whether the client has sent another request.
  *
  * Possible failure: there is no memory or no entry in the epoll set; then libmicrohttpd closes
  * the connection. Thread: the loop. */
@@ -161,7 +161,8 @@ void conn_count_request(struct conn *conn, uint64_t bytes)
 }
 
 /* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and after the last chunk "0" CRLF
- * CRLF (RFC 9112, 7.1). A body in one chunk has the fewest bytes of framing. */
+ * CRLF (RFC 9112, 7.1). The count assumes a single chunk, which has the fewest bytes of
+ * framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes)
 {
     uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);
@@ -175,7 +176,8 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes)
  * decrypted bytes; an incomplete record counts with its encrypted bytes. Each received record
  * has the same overhead. GnuTLS counts the records that it has decrypted; in TLS 1.2 the
  * client's Finished is the first of these records. The result is too large in two cases: after
- * a new key, which restarts GnuTLS's count, and with padded records, which have more overhead.
+ * a change of the key, which restarts GnuTLS's count, and with padded records, which have more
+ * overhead.
  * Returns false if the number is not known. */
 static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {

@@ -1,9 +1,9 @@
 /* Requests of web pages of other origins (--cors-origins): the origins whose pages may call
- * this service in a browser, and the header fields that tell the browser so.
+ * this service in a browser, and the header fields that tell a browser which origins may do so.
  *
- *     cors_check()     at the start: every entry of the list is an origin
- *     cors_allowed()   for a request with an Origin: the origin is on the list
- *     cors_fields()    for every answer, including refusals and preflights
+ *     cors_check()     at the start: check that every entry of the list is an origin
+ *     cors_allowed()   for a request with an Origin: find the origin in the list
+ *     cors_fields()    for every answer, including refusals and preflights: get its fields
  *
  * Origins are compared byte by byte, in the serialized form of RFC 6454 (6.2). An entry that no
  * browser sends is refused at the start, because it would match no request. An Origin that is

@@ -4,15 +4,17 @@
  *
  * | state of the request | limits                                                             |
  * |----------------------|--------------------------------------------------------------------|
- * | none yet, first one  | --header-timeout-ms, with the TLS handshake                        |
- * | none yet, later one  | --idle-timeout-s; if a request line arrives in pieces,             |
- * |                      | --header-timeout-ms more                                           |
+ * | before the first     | --header-timeout-ms, which includes the TLS handshake              |
+ * | between two requests | --idle-timeout-s without a byte; --header-timeout-ms more until    |
+ * |                      | the request line is complete                                       |
  * | HEADER               | --header-timeout-ms                                                |
- * | BODY                 | --body-timeout-ms, rate; --idle-timeout-s without a byte           |
- * | REFUSED, LINGERING   | 1 s until the early answer, 10 s and 16 MiB in all                 |
- * | READY, or another    | --request-timeout-ms until a device has it, and between the pieces |
- * | thread's             | of texts; --device-timeout-ms on the device                        |
- * | ANSWERING            | --answer-timeout-ms, rate; --idle-timeout-s without a byte         |
+ * | BODY                 | --body-timeout-ms; --idle-timeout-s without a byte;                |
+ * |                      | --min-upload-rate                                                  |
+ * | REFUSED, LINGERING   | 1 s until the early answer; 10 s and 16 MiB in all                 |
+ * | READY, or owned by   | --request-timeout-ms while it waits for a device, and between      |
+ * | another thread       | pieces of text work; --device-timeout-ms on the device             |
+ * | ANSWERING            | --answer-timeout-ms; --idle-timeout-s without a byte;              |
+ * |                      | --min-upload-rate                                                  |
  *
  * All limits except --idle-timeout-s are absolute: a single byte does not extend them. The
  * limits are long, so that slow links work. Therefore two more rules apply when a resource is
@@ -27,8 +29,8 @@
  * A sweep compares all times with the time of its heartbeat. If the process was stopped
  * (SIGSTOP, a paused container), the next heartbeat excuses all clients: the stop counts as one
  * interval between heartbeats, and bytes that arrived during the stop are read before a limit
- * is checked. A time of a connection may be later than the time of the sweep; clock_span_ns()
- * is 0 for such a time.
+ * is checked. A phase may begin after the time of the heartbeat; its age is then 0
+ * (clock_span_ns()).
  *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
@@ -52,11 +54,11 @@ enum {
     STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
-    PRESSED_MS = 1000,  /* age up to which a refusal counts */
-    PROGRESS_MS = 2000, /* least time over which a rate is measured */
-    TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
-    LINK_RATE = 1 << 20, /* ... unless it moves this many bytes per second */
-    MOST_CUT = 8         /* most connections cut in one sweep */
+    PRESSED_MS = 1000,   /* age up to which a refusal counts */
+    PROGRESS_MS = 2000,  /* minimum time over which a rate is measured */
+    TURNOVER_S = 60,     /* time in which a request should transfer as many bytes as it holds */
+    LINK_RATE = 1 << 20, /* bytes per second that are fast enough for any request */
+    MOST_CUT = 8         /* maximum number of connections cut in one sweep */
 };
 
 static void cut_slow(struct conn *conn, const char *why)
@@ -85,9 +87,9 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Report the rate of the body to admission, if only the client determines the rate: the request
- * had a whole heartbeat, and no byte is unread. If admission takes back promised memory, the
- * pages that were prepared for the next bytes are released, too. */
+/* Report the rate of the body to admission, if only the client determines the rate: the body
+ * was read for a whole interval between heartbeats, and no byte is unread. If admission takes
+ * back promised memory, the pages that were touched for the next bytes are released, too. */
 static void check_pace(const struct conn *conn, uint64_t now_ns)
 {
     struct request *request = &conn->exchange->request;
@@ -102,10 +104,10 @@ static void check_pace(const struct conn *conn, uint64_t now_ns)
 
 /* True if libmicrohttpd cannot read the next chunk. Before version 1.0 libmicrohttpd neither
  * accepts nor refuses a chunk header larger than its buffer, but tries to read the header again
- * and again: bytes are unread, and the body does not grow. Two kinds of connections are not
- * stuck, although their bytes are unread. A connection without a run between two heartbeats
- * waits for runs of other connections. If the client does not read, the body waits until a 100
- * Continue is sent. */
+ * and again: bytes are unread, and the body does not grow. Two kinds of connections have unread
+ * bytes but are not stuck:
+ * - The daemon had no run since the last heartbeat: it waits for runs of other connections.
+ * - The socket's send buffer is full: libmicrohttpd cannot send its 100 Continue. */
 static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -225,8 +227,8 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* End a request whose cursor has failed, because a slice failed while the body arrives, or
- * because a slice hangs on a device. */
+/* End a request whose cursor has failed: a slice failed while the body was arriving, or a slice
+ * hangs on a device. */
 static void check_cursor(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -314,7 +316,8 @@ enum held {
 static double seconds_of_holding(const struct conn *conn, enum held held, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
-    /* also if another thread owns the request, which may change reserved_bytes */
+    /* The rate is also unknown while another thread, which may change reserved_bytes, owns the
+     * request. */
     if (rate < 0) {
         return 0;
     }
@@ -374,7 +377,8 @@ static void relieve_refused(struct http_loop *loop, uint64_t now_ns)
     struct http *http = loop->http;
     const uint64_t since_ns = larger_of(now_ns - PRESSED_MS * NS_PER_MS, http->relieved_ns);
     for (int cut = 0; cut < MOST_CUT; cut++) {
-        /* This order: memory is released before relief_bytes becomes less. */
+        /* Read relief_bytes first: a cut request releases its memory and then lowers
+         * relief_bytes, so its bytes are counted once or twice, but never missed. */
         const uint64_t coming = atomic_load(&http->relief_bytes);
         struct conn *conn = memory_pressed(loop->server->memory, since_ns) <= coming
                                 ? NULL
@@ -493,8 +497,9 @@ static void client_hung_up(struct conn *conn)
     }
 }
 
-/* Move a time of a connection forward, but not beyond now_ns: the phase may have begun after
- * the stop. */
+/* Add by_ns, the time in which the process was stopped, to a time of a connection. The result
+ * is at most now_ns: a time that was recorded after the process resumed would otherwise lie in
+ * the future. 0 stays 0. */
 static void move_time(uint64_t *at_ns, uint64_t by_ns, uint64_t now_ns)
 {
     *at_ns = *at_ns == 0 ? 0 : larger_of(*at_ns, smaller_of(*at_ns + by_ns, now_ns));

@@ -13,8 +13,8 @@
  *     the connection stays open.
  *   - If the rest is long, or does not arrive, the answer is written to the socket at once, and
  *     the connection is closed for writing. Later bytes are read and discarded, up to a limit
- *     of bytes and seconds (deadlines.c), because closing a socket with unread bytes would
- *     destroy the answer on its way.
+ *     of bytes and seconds (deadlines.c). Closing a socket with unread bytes would reset the
+ *     connection, and the client might lose the answer.
  *
  * Possible failures: there is no memory for a record (libmicrohttpd closes the connection); the
  * refusals of body.h and of pages; THROTTLED by a limit of the client. Thread: the loop. */
@@ -41,16 +41,18 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DISCARD_BYTES = 1 << 20, /* most bytes of a body discarded before the answer */
-    /* most bytes discarded after the answer. This is more than the buffers of two sockets hold,
-     * so the answer has reached the client before the client sends the last of these bytes */
+    /* maximum number of bytes of a body that are discarded before the answer */
+    KEEP_ALIVE_DISCARD_BYTES = 1 << 20,
+    /* maximum number of bytes discarded after the answer. This is more than the buffers of two
+     * sockets hold, so the answer has reached the client before the client sends the last of
+     * these bytes */
     LINGER_BYTES = 16 << 20,
     KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
     KEPT_TEXT_BYTES = 4097,   /* bytes of text that a record keeps: a short body and its NUL */
     FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
     KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps the memory of its target */
-    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients ... */
-    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
+    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients together */
+    CLIENT_PAGES_BYTES = 4 << 20 /* limit of the unread pages of one client */
 };
 
 /* ---- records, kept between requests ---- */
@@ -313,7 +315,7 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    /* libmicrohttpd reads at most a buffer in a run. */
+    /* libmicrohttpd reads at most one buffer in a run, so the kept bytes fit. */
     const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
@@ -344,10 +346,10 @@ bool exchange_closed_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
     if (exchange->closed_inside) {
-        /* Closing a socket with unread bytes would reset the connection and destroy the answer
-         * on its way. */
+        /* Closing a socket with unread bytes would reset the connection, and the client might
+         * lose the answer. */
         client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* replaces CLIENT_GONE */
+        exchange->request.error = (struct error)ERROR_INIT; /* clear CLIENT_GONE */
     } else if (length < 0 || exchange->conn->tls != NULL ||
                exchange->request.body.received >= (uint64_t)length ||
                !client_socket_closed(exchange->conn->fd)) {
@@ -462,7 +464,7 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
         .times = exchange->request.times,
         .answered_ns =
             request_state(&exchange->request) == REQUEST_ANSWERING
-                /* the clock of this state began with the run that made the answer */
+                /* since_ns is the begin of the run that made the answer */
                 ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
                 : 0,
         .ended_ns = now_ns,

@@ -44,7 +44,7 @@ struct conn {
     struct MHD_Connection *connection;   /* owned by libmicrohttpd, until `closed` */
     int fd;                              /* socket of `connection` */
     struct gnutls_session_int *tls;      /* owned by libmicrohttpd; NULL: plain HTTP */
-    struct tls_credentials *credentials; /* held; NULL: plain HTTP */
+    struct tls_credentials *credentials; /* owned reference; NULL: plain HTTP */
     uint64_t since_ns;                   /* begin of the current phase (conn_restart_clock()) */
     uint64_t body_ns;                    /* PAUSED: time that the body took before the pause */
     uint64_t asked_bytes; /* bytes of all requests so far; a lower bound after chunked bodies */
@@ -64,8 +64,9 @@ struct conn {
     uint64_t stuck_runs; /* runs of the daemon at the last of these heartbeats */
     struct http_loop *loop;
     struct http_daemon *daemon;
-    struct client *client;         /* held; the client at the peer's address */
-    struct client *identity;       /* held; the client of the last request; NULL: `client` */
+    struct client *client; /* owned reference; the client at the peer's address */
+    /* owned reference; the client of the last request; NULL: `client` */
+    struct client *identity;
     struct exchange *exchange;     /* NULL between requests */
     TAILQ_ENTRY(conn) client_link; /* in its client's list; guarded by the lock of places.c */
     /* Link in places->ring or loop->evicted, guarded by the lock of places.c; for a probe, link
@@ -99,19 +100,19 @@ struct exchange {
     unsigned method_bit;       /* bit of enum route_method; 0: another method */
     bool head;      /* HEAD: the answer has no body; unknown until the header is complete */
     bool preflight; /* the request is a browser's preflight for a page (cors.h) */
-    bool bodiless;  /* OPTIONS, as a preflight or for the service: the answer has no body */
+    bool bodiless;  /* OPTIONS as a preflight, or for the target "*": the answer has no body */
     bool close;     /* the connection ends with this answer */
     bool orphan;    /* the connection has ended, and another thread owns the request */
 
     bool closed_inside; /* PAUSED: the client has closed its side before the end of the body */
-    char *kept; /* owned: bytes of the body not stored before it was PAUSED; NULL: none */
+    char *kept; /* owned; PAUSED: bytes of the body that are not stored yet; NULL: none */
     size_t kept_bytes;
 
-    char *raw_target;                    /* the request target as it arrived; in `target` */
-    const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path; in `target` */
+    char *raw_target; /* the request target as it arrived; points into `target` */
+    const char *segments[PAGE_SEGMENTS]; /* decoded segments of the path, within `target` */
 
-    const char
-        *allowed_origin; /* borrowed; origin whose pages may read the answer; NULL: none */
+    /* borrowed; origin whose pages may read the answer; NULL: none */
+    const char *allowed_origin;
 
     uint64_t discarded_bytes; /* REFUSED, LINGERING: bytes of the body that were discarded */
     uint64_t relief_bytes;    /* bytes counted in http->relief_bytes; 0: none */
@@ -123,8 +124,8 @@ struct exchange {
     struct page page;                /* a page; its text is also answer.head, which is freed */
     uint64_t page_bytes;             /* bytes of the page that are counted as unread */
     bool in_blocks;                  /* the answer is sent in blocks (respond.c) */
-    struct byte_view answer_head;    /* first bytes of the body of the answer ... */
-    struct byte_view answer_payload; /* ... and the following bytes */
+    struct byte_view answer_head;    /* first bytes of the body of the answer */
+    struct byte_view answer_payload; /* all following bytes of the body of the answer */
     struct exchange *next_free;      /* list of unused records */
 
     /* All fields from the one after `request` to this comment are cleared for the next request
@@ -144,7 +145,7 @@ static inline struct exchange *exchange_of(struct request *request)
 }
 
 /* conn.c: create the record of a connection that libmicrohttpd has begun; the newcomer is in
- * loop->accepted. Returns NULL without memory or an entry in the epoll set. */
+ * loop->accepted. Returns NULL if there is no memory, or if epoll refuses the socket. */
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection);
 /* Free the place and the record of a connection that libmicrohttpd closes. If an orphan still
  * needs the record, exchange_end_orphan() frees it later. */
@@ -194,12 +195,15 @@ void exchange_end_orphan(struct exchange *exchange);
 void exchange_cancel(struct exchange *exchange);
 void exchange_free(struct exchange *exchange);
 
-/* The three calls of libmicrohttpd in order: exchange_header() with the complete header,
- * exchange_data() with each piece of the body, exchange_body_end() at the end of the body. They
- * return false if the connection must be closed without an answer; exchange_data() does so
- * after exchange_closed_inside_body(). After true, there are three cases. If another thread
- * owns the request and the state is BODY, the caller keeps the bytes that it passed. If the
- * state is READY, the caller queues the answer. Otherwise more calls follow. */
+/* http_callbacks.c calls these three functions in order: exchange_header() with the complete
+ * header, exchange_data() with each piece of the body, exchange_body_end() at the end of the
+ * body. The functions return false if the caller must close the connection without an answer.
+ * exchange_data() also returns false if exchange_closed_inside_body() has answered the client.
+ * After true there are three cases:
+ * - Another thread owns the request, and the state is BODY: the caller keeps the bytes that it
+ *   passed.
+ * - The state is READY: the caller queues the answer.
+ * - Otherwise more calls follow. */
 MUST_CHECK bool exchange_header(struct exchange *exchange, const char *method);
 MUST_CHECK bool exchange_data(struct exchange *exchange, const void *bytes, size_t count);
 MUST_CHECK bool exchange_body_end(struct exchange *exchange);
@@ -251,8 +255,8 @@ MUST_CHECK bool respond(struct exchange *exchange);
  * exchange. */
 void respond_early(struct exchange *exchange);
 
-/* Answer the request on the connection early with this error, if there is a request without
- * such an answer. Then cut the connection. */
+/* If the connection has a request that respond_early() has not answered, answer it with this
+ * error (respond_early()). Then cut the connection. */
 void respond_and_cut(struct conn *conn, enum status status, const char *why);
 
 /* ---- client_socket.c: state and options of a client's socket. Thread: any ---- */

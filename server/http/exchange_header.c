@@ -23,7 +23,7 @@
 #include <strings.h>
 
 enum {
-    ENDED_CHECK_BYTES = 64 << 10 /* least length of a body for conn_ended_early() */
+    ENDED_CHECK_BYTES = 64 << 10 /* minimum length of a body for conn_ended_early() */
 };
 
 /* ---- the route ---- */
@@ -63,7 +63,7 @@ static enum status check_token(struct exchange *exchange, struct error *err)
     }
     union {
         const char *read;
-        char *overwrite; /* in libmicrohttpd's buffer; no other function reads it */
+        char *overwrite; /* points into libmicrohttpd's buffer; only tokens_check() reads it */
     } field = {.read = exchange->header.authorization};
     exchange->request.reply.limit = METRICS_CLIENT_LIMIT_TOKENS; /* used if THROTTLED */
     return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
@@ -359,7 +359,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
 
 static void read_method(struct exchange *exchange, const char *method)
 {
-    /* The methods of RFC 9110 and PATCH (RFC 5789), as in OpenTelemetry. */
+    /* The methods that OpenTelemetry knows: those of RFC 9110, and PATCH (RFC 5789). */
     static const struct {
         const char *name;
         unsigned method_bit;

@@ -16,7 +16,8 @@
  * 3986, 3.2.2). */
 #define HOST_BYTES "-._~!$&'()*+,;=%"
 
-/* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
+/* Returns true for a value of "Host = uri-host [ ":" port ]" (RFC 9110, 7.2). Host and port may
+ * be empty. */
 static bool is_host(const char *text, size_t bytes)
 {
     size_t name = text_span(text, bytes, HOST_BYTES);
@@ -336,7 +337,7 @@ static const struct field {
     size_t text;          /* offset of a const char * */
     size_t list;          /* offset of a struct header_list */
     size_t number;        /* offset of an int64_t */
-    int64_t least;        /* least allowed number */
+    int64_t least;        /* minimum allowed number */
     const char *expected; /* description of the expected number, for the refusal */
 } fields[] = {
 #define NAME(text)   .name = (text), .bytes = sizeof(text) - 1
@@ -393,7 +394,8 @@ static void add_to_list(struct header_list *list, const char *text)
 static void read_field(struct header_check *check, const struct field *field,
                        struct value value)
 {
-    char *kept = (char *)check + (field->text | field->list | field->number); /* one of these */
+    /* at most one of the three offsets is not 0 */
+    char *kept = (char *)check + (field->text | field->list | field->number);
     if (field->read != NULL) {
         field->read(check, value);
     } else if (field->text != 0) {

@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 enum {
-    HEADER_LIST = 8, /* most fields of one name that are kept; each field may be a list */
+    HEADER_LIST = 8, /* limit of the kept fields of one name; each field may be a list */
     HEADER_MEDIA_OTHER = -1, /* a media type outside enum codec_format */
     HEADER_CODING_ANY = 3    /* index of "*" in qualities[]; the codings come before it */
 };
@@ -52,12 +52,12 @@ struct header_check {
     int64_t timeout_ms;     /* X-Request-Timeout-Ms; 0: none */
     bool high;              /* X-Request-Priority: high */
     int media;              /* enum codec_format of Content-Type; JSON without the field */
-    bool form;          /* Content-Type is the type of a form, curl's default: media is JSON */
-    enum coding coding; /* Content-Encoding */
+    bool form; /* Content-Type is that of a form, which curl sends by default; media is JSON */
+    enum coding coding;           /* Content-Encoding */
     enum coding accept_coding;    /* coding of the answer by Accept-Encoding */
     bool no_coding;               /* Accept-Encoding refuses all codings, identity included */
     unsigned accept_formats;      /* a bit for each enum codec_format in Accept */
-    bool accept_html;             /* a browser: text/html has at least the quality of JSON */
+    bool accept_html;             /* Accept gives text/html at least the quality of JSON */
     const char *if_none_match;    /* If-None-Match; borrowed; NULL: none */
     const char *request_id;       /* X-Request-Id; borrowed */
     size_t request_id_bytes;      /* 0: no X-Request-Id, or one that is not echoed */

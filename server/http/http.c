@@ -168,7 +168,8 @@ bool http_drained(struct http *http)
             return false;
         }
     }
-    return http_connections(http) == 0; /* read last: it includes all accepted connections */
+    /* read last: a loop counts every connection before it sets `accepting` to false */
+    return http_connections(http) == 0;
 }
 
 size_t http_connections(struct http *http)

@@ -29,8 +29,8 @@
 #include <sys/socket.h>
 
 enum {
-    ROOMY_DAEMONS = 32, /* daemons of a loop with large buffers: they are used first */
-    TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page in an answer */
+    ROOMY_DAEMONS = 32, /* number of daemons with large buffers on a loop; used first */
+    TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page, which an answer quotes */
 };
 
 /* ---- requests that libmicrohttpd cannot read ---- */
@@ -87,9 +87,9 @@ static void page_text(const char *page, char text[TEXT_BYTES])
     text[used - (used > 0 && text[used - 1] == '.')] = '\0';
 }
 
-/* Replace libmicrohttpd's refusal of a request that it cannot read: libmicrohttpd is about to
- * send this HTML page, which has no id. The function writes a refusal in JSON to the socket and
- * closes the socket for writing. */
+/* libmicrohttpd cannot read a request and is about to send `page`, an HTML page without a
+ * request id. Write a refusal in JSON to the socket instead, and close the socket for
+ * writing. */
 static void answer_unreadable(struct http_daemon *daemon, unsigned http_status,
                               const char *page)
 {
@@ -255,8 +255,8 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     const union MHD_ConnectionInfo *head = MHD_get_connection_info(
         exchange->conn->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 #if MHD_VERSION < 0x00097701
-    /* The parts of the request line have only blanks between them. `url` has already been
-     * unescaped in place; exchange->target is an earlier copy. */
+    /* If the request line was not cut at a NUL, its parts have only blanks between them. `url`
+     * has already been unescaped in place; exchange->target is an earlier copy. */
     const char *behind = method + strlen(method) + 1;
     const bool cut =
         behind + strspn(behind, " ") != url || version != url + strlen(exchange->target) + 1;
@@ -272,7 +272,7 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
                        (head != NULL ? head->header_size : 0) +
                            (check->content_length > 0 ? (uint64_t)check->content_length : 0));
     /* libmicrohttpd sends a 100 for an empty body, too. If the next request has already
-     * arrived, libmicrohttpd takes this request for a piece of the body and closes the
+     * arrived, libmicrohttpd mistakes the next request for a piece of the body and closes the
      * connection. "A server MAY omit sending a 100 (Continue) response ... if the framing
      * indicates that there is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {

@@ -17,7 +17,8 @@
  * new connection does not wait for thousands of connections that request pages, and a small
  * request waits for one long text of its crowd, not for all of them.
  *
- * A crowd and a line pay the full processor time of their runs.
+ * Runs are charged by processor time, so no crowd pays for time in which the thread had no
+ * processor.
  *
  * The number of crowds is limited: a client that gets no crowd belongs to the crowd of first
  * connections. Possible failures: none; http_daemon_ensure() starts daemons. Thread: the
@@ -32,7 +33,7 @@
 
 enum {
     KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
-    TRIM_DAEMONS = 64,   /* most daemons that are stopped in one heartbeat */
+    TRIM_DAEMONS = 64,   /* maximum number of daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* longest run that is charged by wall-clock time */
     /* charged time after which the thread's processor time is read again */
     CPU_CHECK_US = 2000,

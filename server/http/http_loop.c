@@ -50,9 +50,9 @@
 enum {
     TURN_US = 150,       /* time after which a turn begins no further run of a daemon */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
-    HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
-    /* time between heartbeats from which the process counts as stopped (SIGSTOP, a paused
-     * container) */
+    HTTP_STOP_RUNS = 16, /* maximum number of runs of each daemon before the loop is closed */
+    /* a longer time between two heartbeats means that the process was stopped (SIGSTOP, a
+     * paused container) */
     STOPPED_MS = 1000,
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
@@ -72,7 +72,7 @@ static void resume_body(struct exchange *exchange)
     conn_restart_clock(conn);
     conn->since_ns -= conn->body_ns; /* the time of the body does not include the pause */
     const enum status status = exchange->request.error.status;
-    bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
+    bool open = exchange->closed_inside; /* then exchange_closed_inside_body() refuses it */
     if (!open && status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK) {
             exchange_refuse(exchange);
@@ -216,7 +216,8 @@ static void daemon_run(struct http_daemon *daemon)
              runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
-/* For places.c, which threads of other loops call: `in_run` of the daemon's connection. */
+/* Set in_run of the daemon's connection, if the daemon has one. places.c reads in_run, also in
+ * threads of other loops. */
 static void note_run(struct http_daemon *daemon, bool in_run)
 {
     if (daemon->conn != NULL) {
@@ -246,7 +247,7 @@ static bool run_daemons(struct http_loop *loop)
             http_daemon_wake(daemon);
         }
     }
-    return true; /* maybe none is ready; the next turn finds out */
+    return true; /* a daemon may be ready; the next turn checks this */
 }
 
 static void on_check(uv_check_t *check)
@@ -289,7 +290,8 @@ static void on_heartbeat(uv_timer_t *timer)
         deadline_excuse(loop, passed_ns - HEARTBEAT_MS * NS_PER_MS, now_ns);
     }
     follow_orders(loop, now_ns);
-    /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
+    /* Heartbeats are more frequent in a drain. Sweeps are not, because each sweep measures the
+     * progress since the sweep before. */
     if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
         deadline_sweep(loop, now_ns);
@@ -322,7 +324,7 @@ static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
     (void)pthread_setname_np(pthread_self(), "tally-http");
-    (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
+    (void)uv_idle_start(&loop->idle, on_noop); /* the first turn begins without an event */
     while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }

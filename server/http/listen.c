@@ -475,7 +475,7 @@ static void unlink_socket(struct listen_socket *socket)
 static void drop_new_handshakes(int fd)
 {
     enum {
-        FLAGS_AT = 13, /* offset in the TCP header, where the kernel starts the filter */
+        FLAGS_AT = 13, /* offset of the flags; the filter gets packets from the TCP header on */
         SYN = 0x02,
         SYN_AND_ACK = 0x12
     };
@@ -487,7 +487,7 @@ static void drop_new_handshakes(int fd)
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    /* Without filters, a handshake that ends at the moment of the close is reset. */
+    /* If the kernel supports no filters, a handshake that ends during the close is reset. */
     (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 

@@ -84,7 +84,8 @@ struct ready_line {
 struct crowd {
     struct ring_flow turns; /* first member: in the loop's ring while ready_count > 0 */
     struct ring ring;       /* lines in which daemons wait */
-    struct client *client;  /* held; NULL: the crowd of first connections, or an unused crowd */
+    /* owned reference; NULL: the crowd of first connections, or an unused crowd */
+    struct client *client;
     size_t connections;
     size_t ready_count; /* daemons in all lines */
     struct ready_line lines[READY_COUNT];
@@ -123,7 +124,7 @@ struct http_loop {
     struct completion completion;
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
-    struct newcomer *accepted; /* about to be handed to libmicrohttpd */
+    struct newcomer *accepted; /* newcomer that is being handed to libmicrohttpd */
     /* owned: newcomers whose connections this loop has to open */
     _Atomic(struct newcomer *) handed;
     atomic_size_t handed_count;
@@ -167,7 +168,8 @@ struct http {
     atomic_size_t probes;            /* connections of --probe-listen */
     atomic_uint_fast64_t page_bytes; /* bytes of unread pages */
     atomic_bool relieving;           /* a loop ends slow requests because memory was refused */
-    uint64_t relieved_ns; /* time of the last end; of the loop that set `relieving` */
+    /* time at which such a request was last ended; used by the loop that has set `relieving` */
+    uint64_t relieved_ns;
     atomic_uint_fast64_t relief_bytes; /* bytes that such requests have not released yet */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
@@ -278,8 +280,8 @@ void accepting_end(struct http_loop *loop, uint64_t now_ns);
 /* Close the loop's listening sockets and all newcomers. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadlines.c: charge no client for the last stopped_ns of the time before now_ns, in which the
- * process was stopped. */
+/* deadlines.c: exclude the stopped_ns nanoseconds before now_ns, in which the process was
+ * stopped, from the time limits of all clients. */
 void deadline_excuse(struct http_loop *loop, uint64_t stopped_ns, uint64_t now_ns);
 /* Check all connections of the loop against their time limits.
  * now_ns   time of the heartbeat */

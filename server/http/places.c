@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 enum {
-    LOOKS = 256,   /* most connections examined for one eviction */
-    IDLE_MS = 250, /* least idle time; within a shorter time a request may be on its way */
+    LOOKS = 256,   /* maximum number of connections examined for one eviction */
+    IDLE_MS = 250, /* minimum idle time; within a shorter time a request may be on its way */
     RETRY_MS = 50  /* time between an unsuccessful search for a victim and the next search */
 };
 
@@ -74,7 +74,7 @@ static void free_place(struct places *places, struct client *client)
     assert(places->used > 0 && count > 0);
     places->used--;
     set_count(places, client, count - 1);
-    /* If no other client holds `count` places, this client still holds the most, one less. */
+    /* If no other client holds `count` places, no client now holds more than count - 1. */
     if (count == places->richest && LIST_EMPTY(&places->by_count[count])) {
         places->richest = count - 1;
     }
@@ -119,7 +119,8 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* Returns conn->activity; of two idle or two busy connections the lower one is older. */
+/* Returns conn->activity. Of two idle connections, or two busy ones, the older one has the
+ * lower value. */
 static uint64_t activity_of(const struct conn *conn)
 {
     return atomic_load_explicit(&conn->activity, memory_order_relaxed);

@@ -52,7 +52,8 @@ enum {
 struct newcomer {
     struct newcomer *next;      /* in http_loop.handed of the loop that will serve it */
     TAILQ_ENTRY(newcomer) link; /* in places.line */
-    struct client *client; /* held; NULL: the reference belongs to the connection's record */
+    /* owned reference; NULL: the reference belongs to the connection's record */
+    struct client *client;
     struct sockaddr_storage peer;
     socklen_t peer_bytes;
     int fd; /* owned */
@@ -65,15 +66,15 @@ TAILQ_HEAD(newcomer_line, newcomer);
 LIST_HEAD(client_list, client);
 
 struct places {
-    pthread_mutex_t
-        lock;    /* guards the following fields, and the places of clients and connections */
+    /* guards the following fields, and the places of clients and connections */
+    pthread_mutex_t lock;
     size_t most; /* constant: --max-connections */
     /* constant: limit of the line, and limit of evicted connections still open */
     size_t reserve;
     size_t used;           /* places of connections that are open or handed to their loop */
     atomic_size_t evicted; /* evicted connections that are still open; read without the lock */
     size_t richest;        /* largest number of places that one client holds */
-    struct client_list *by_count; /* owned: [n], n <= most: the clients that hold n places */
+    struct client_list *by_count; /* owned array: entry n lists the clients with n places */
     /* open connections; the most recently examined ones are at the end */
     struct conn_ring ring;
     struct newcomer_line line; /* owned: newcomers that wait for a place */
@@ -91,8 +92,9 @@ MUST_CHECK enum status places_init(struct places *places, size_t most, size_t re
 /* Free the places, whose line is empty; a structure of zeros is fine. */
 void places_deinit(struct places *places);
 
-/* True if one more connection may be accepted. False if the line is full and no newcomer may be
- * refused, either in a drain (`keep_all`) or because evicted connections are about to end. */
+/* True if one more connection may be accepted: the line has room, or the caller may refuse a
+ * newcomer afterwards. No newcomer may be refused in a drain (`keep_all`), nor while `reserve`
+ * evicted connections are still open, because evictions continue when these have ended. */
 bool places_can_accept(struct places *places, bool keep_all);
 
 enum places_answer {
@@ -103,7 +105,7 @@ enum places_answer {
 
 /* Request a place for a newcomer.
  * newcomer   allocated by the caller
- * limit      most connections of the newcomer's client; 0: no limit */
+ * limit      maximum number of connections of the newcomer's client; 0: no limit */
 enum places_answer places_ask(struct places *places, struct newcomer *newcomer, uint64_t limit);
 
 /* Returns the newcomer that gets the next place; the caller owns it. NULL: no place is free, or

@@ -49,7 +49,7 @@ static bool parse_network(const char *text, struct proxy_network *out)
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
-        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* possibly octal */
+        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* may be meant as octal */
         uint64_t bits = 0;
         if (padded || !digits_are_all(digits, strlen(digits), &bits) || bits > all) {
             return false;

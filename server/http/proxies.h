@@ -32,7 +32,7 @@ MUST_CHECK enum status proxies_parse(const struct config_list *list, struct prox
 bool proxies_trust(const struct proxies *proxies, const struct address *address);
 
 /* Find the client of a request. Returns true if trusted proxies name one.
- * forwarded        the texts of all X-Forwarded-For fields, at least one, which are one list
+ * forwarded        the texts of all X-Forwarded-For fields, at least one; they form one list
  * in out   *client   the peer's address; replaced if trusted proxies name the client
  * in out   *local    in: the peer is on this machine. out: the client is on this machine; false
  *                  if trusted proxies do not name the client */

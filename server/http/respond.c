@@ -30,16 +30,17 @@
 
 enum {
     EARLY_BYTES = 8192,
-    /* longer answers are sent in blocks: one send() of all bytes would block the loop as long
-     * as the client reads */
+    /* longer answers are sent in blocks, because one send() of all bytes would block the loop
+     * while the client reads */
     SEND_WHOLE_BYTES = 2 << 20,
     SEND_BLOCK_BYTES = 256 << 10,
     /* longer pages are sent in blocks, so that a page counts as a request of its client until
      * it is read */
     PAGE_BLOCK_BYTES = 64 << 10,
-    /* for answers of at least this length the kernel buffers a block, ... */
+    /* answers of at least LARGE_ANSWER_BYTES: the kernel buffers up to LARGE_UNSENT_BYTES, so
+     * that one run of the daemon can send a block */
     LARGE_ANSWER_BYTES = 1 << 20,
-    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the daemon can send one */
+    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES,
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 14 + CORS_FIELDS_MAX
@@ -83,7 +84,7 @@ static void put_field(struct fields *fields, const char *name, const char *value
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
-/* Add the challenge to a refusal that concerns the token. */
+/* Add WWW-Authenticate to a refusal that concerns the token. */
 static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
     const struct error *error = &exchange->request.error;
@@ -127,7 +128,7 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* Add the fields that all answers have. exchange->http_status is set. */
+/* Add the fields that all answers have. Requires exchange->http_status. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;
@@ -264,10 +265,11 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
     return (ssize_t)count;
 }
 
-/* Make the response of answer_head and answer_payload. While a large answer is sent in blocks,
- * the kernel may buffer more bytes than usual: the request still holds the memory of the whole
- * answer, so the memory budget also bounds the kernel's memory. With the last block the request
- * releases its memory, so the usual limit of the kernel is set before that block. */
+/* Make the response from answer_head and answer_payload. For a large answer in blocks the limit
+ * of unsent bytes in the kernel is raised to LARGE_UNSENT_BYTES. The memory budget also bounds
+ * these bytes, because the request holds the memory of the whole answer while it is sent. After
+ * the last block the request ends and releases this memory, so next_block() restores
+ * LISTEN_UNSENT_BYTES before that block. */
 static struct MHD_Response *body_response(struct exchange *exchange, size_t whole_bytes,
                                           size_t block_bytes)
 {
@@ -321,10 +323,11 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
     return body_response(exchange, SEND_WHOLE_BYTES, SEND_BLOCK_BYTES);
 }
 
-/* True if the answer ends the connection because of a drain. From the start of a drain all
- * answers do so, so that clients and load balancers use other servers. But if the next request
- * has already arrived, this request is answered first, during half of --drain-timeout-s,
- * because some clients always have another request in flight. */
+/* True if the answer ends the connection because of a drain. From the start of a drain every
+ * answer ends its connection, so that clients and load balancers use other servers. But if the
+ * next request has already arrived, the connection stays open, during the first half of
+ * --drain-timeout-s. After that the connection ends nevertheless, because some clients always
+ * have another request in flight. */
 static bool ends_in_drain(const struct exchange *exchange)
 {
     const struct http_loop *loop = exchange->loop;
@@ -363,7 +366,8 @@ bool respond(struct exchange *exchange)
     }
     if (response == NULL || !add_fields(response, &fields)) {
         MHD_destroy_response(response);
-        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, /* keeps an earlier error */
+        /* error_set() keeps an earlier error */
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY,
                         "no memory for the answer; try again");
         respond_early(exchange);
         return false;

@@ -9,9 +9,11 @@
 #include "server/pages/page_table.h"
 
 /* clang-format off */
-/* CUMSUM    a tensor; codec by Content-Type; totals: the answer has only the sums of lines
- * DIALECT   a tensor in the codec's format; triton: any Content-Type, and Triton's status codes
- * counted as: METRICS_ROUTE_ (server/base/metrics.h) */
+/* CUMSUM      a tensor; Content-Type selects the codec
+ *   totals      true: the answer has only the total of each line
+ * DIALECT     a tensor in the format of `codec`
+ *   triton      true: Content-Type is ignored, and errors have Triton's status codes
+ * counted as  METRICS_ROUTE_ (server/base/metrics.h) */
 #define ROUTE_TABLE(CUMSUM, DIALECT, PAGE, FIXED)                                                          \
 /*      pattern                                               counted as  codec           triton */ \
 CUMSUM( "/v1/cumsum",                                         CUMSUM,     false)                    \

@@ -79,7 +79,7 @@ enum {
     NEAR_BYTES = 128,
     NEAR_SEGMENTS = 2, /* number of equal segments that make a route similar */
     NEAR_NAME = 64,    /* longest name, in bytes, that a suggestion repeats */
-    ABSENT_NAME = 2    /* edits for which a missing name counts */
+    ABSENT_NAME = 2    /* number of edits that a missing name counts as */
 };
 
 /* Copy the next segment to `segment` and return it; *path advances. Returns "" at the end. */

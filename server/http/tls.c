@@ -28,8 +28,8 @@
 enum {
     /* largest file; the list of all authorities of Debian has 220 KB */
     FILE_BYTES_MAX = 16 << 20,
-    MOST_HANDSHAKES = 256, /* most handshakes of a loop at a time */
-    /* most bytes read after a refusal; one flight of a client is shorter */
+    MOST_HANDSHAKES = 256, /* maximum number of handshakes of a loop at a time */
+    /* maximum number of bytes read after a refusal; one flight of a client is shorter */
     REST_BYTES = 16 << 10,
     MESSAGE_BYTES = 32 << 10, /* longest handshake message; a longer one gets no alert */
     ALPN_EXTENSION = 16       /* application_layer_protocol_negotiation (RFC 7301) */
@@ -47,7 +47,7 @@ struct tls_files {
     struct metrics *metrics; /* borrowed */
     struct file_watch watch; /* main thread only */
     pthread_mutex_t lock;
-    struct tls_credentials *current; /* held; guarded by the lock */
+    struct tls_credentials *current; /* owned reference; guarded by the lock */
 };
 
 /* Certificate, key and authorities that were read together. */
@@ -214,7 +214,8 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
         return check_certificates(session, message);
     }
     if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
-        client_socket_acknowledge(conn->fd); /* in TLS 1.3 the server sends nothing now */
+        /* in TLS 1.3 the server sends no message now, so the system would delay the ACK */
+        client_socket_acknowledge(conn->fd);
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;

@@ -157,7 +157,8 @@ enum status tokens_parse(char *text, size_t bytes, uint64_t seed, struct token_l
                          struct error *err)
 {
     enum status status = STATUS_OK;
-    /* one more, for a bad line */
+    /* one entry more than valid lines need, because add_line() stores a line before it checks
+     * the line */
     const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1);
     struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {

@@ -21,7 +21,9 @@ enum {
     TOUCH_BYTES = 8 << 20, /* bytes whose pages are touched by one job */
     TOUCH_STEP = 2 << 20,  /* bytes that one thread touches at a time: a huge page */
     TOUCH_NS = 1 << 22,    /* estimated time of TOUCH_BYTES */
-    EXCESS_BYTES = 1 << 20 /* most excess bytes of a payload whose length the codec reports */
+    /* up to this many bytes after the payload are counted, so that the codec reports their
+     * number */
+    EXCESS_BYTES = 1 << 20
 };
 
 static enum status refuse_too_large(const struct request *request, const char *what,
@@ -39,11 +41,11 @@ static enum status refuse_too_large(const struct request *request, const char *w
 static size_t head_whole(const struct request *request, size_t want)
 {
     const int64_t declared = request->arrival.codec_request.body_bytes;
-    const uint64_t carry =
-        request->arrival.codec_request.carry_bytes; /* head_need grows step by step */
+    /* head_need grows step by step while a carry is read, so it is not the final length */
+    const uint64_t carry = request->arrival.codec_request.carry_bytes;
     const uint64_t need = request->body.head_need;
     if (declared < 0) {
-        return 0; /* the client chooses a length in the head itself, so it is not trusted */
+        return 0; /* no length in the head is trusted, because the client chooses it */
     }
     if (need == UINT64_MAX || request->body.spill) { /* the head may be the whole body */
         return (size_t)declared;
@@ -89,8 +91,8 @@ static enum status update_head_need(struct request *request, struct error *err)
     if (body->head_need != request->body.head_bytes || head_is_whole_body(request)) {
         return STATUS_OK;
     }
-    /* The codec has checked a carry step by step; offsets are checked when the body is
-     * complete. */
+    /* A long text is decoded by a work thread. A carry and offsets are not text: the codec has
+     * checked the carry step by step, and checks offsets when the body is complete. */
     const struct codec_request *codec = &request->arrival.codec_request;
     if (request->body.head_bytes > request->server->config->inline_json_bytes &&
         codec->carry_bytes == 0 && codec->offsets_bytes == 0) {

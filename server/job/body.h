@@ -16,7 +16,7 @@
 #include "server/sched/request.h"
 
 enum {
-    BODY_PAGE_BYTES = 1 << 20 /* most bytes of a body of a request without a tensor */
+    BODY_PAGE_BYTES = 1 << 20 /* maximum bytes of a body of a request without a tensor */
 };
 
 /* Begin to receive a body after the headers are checked and the codec is known. The function

@@ -21,15 +21,15 @@
 #include <stdlib.h>
 
 enum {
-    CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
+    CARRY_BYTES = 1 << 20, /* maximum number of bytes of the carries between slices */
     FIRST_SLICES = 4,      /* maximum size of the first slice, as a multiple of --slice-bytes */
-    /* a tensor needs a cursor if the slowest data take this many times SLICE_MS */
+    /* a complete tensor gets a cursor if its scan may take LONG_SLICES * SLICE_MS, for the data
+     * that take longest, or if it has at least WHOLE_SLICES times --slice-bytes */
     LONG_SLICES = 6,
-    /* a complete tensor needs a cursor from this multiple of --slice-bytes on */
     WHOLE_SLICES = 8,
     SLICE_MS = 5,          /* target device time of a slice */
-    TURNED_MS = 40,        /* maximum device time of a slice if its data are the slowest */
-    LEAST_ROUND = 1 << 16, /* least bound of the elements in a round of segments */
+    TURNED_MS = 40,        /* maximum device time of a slice, for the data that take longest */
+    LEAST_ROUND = 1 << 16, /* smallest limit of the elements in a round of segments */
     GROWTH = 4             /* maximum factor from the size of one slice to that of the next */
 };
 
@@ -45,7 +45,7 @@ struct cursor {
     enum cursor_state state;
     bool begun; /* a slice was pushed; the loop pushes the first slice */
     bool kept;  /* the worker that ended the last slice owns the next one */
-    /* the worker that ends a slice, during advance_cursor(); else NULL */
+    /* during advance_cursor(): options of the worker that has ended a slice; else NULL */
     const struct queue_batching *worker;
     /* Borrowed: the request of the tensor. NULL: the cursor is detached. A detached cursor owns
      * `block`, slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which
@@ -54,22 +54,23 @@ struct cursor {
     struct memory_block block;
     /* slices of a tensor or of a long segment; plan NULL: the slice is a round */
     struct scan_slicing slicing;
-    const struct scan_job *jobs; /* scans of the round; borrowed from the segments */
-    size_t job_count;            /* number of jobs; 0: the request has no segments */
-    uint64_t round_elements;     /* elements in all scans of the current round */
-    uint64_t most_elements; /* most elements of the next slice; a slice has at least one step */
-    uint64_t arrived_bytes; /* bytes of payload that have arrived */
-    uint64_t steps_done;    /* number of computed steps of `slicing` */
-    uint64_t slice_steps;   /* number of steps of the slice in flight */
-    uint64_t queue_ns;      /* time of all slices in the queue */
-    uint64_t compute_ns;    /* time of all slices on devices */
+    const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
+    size_t job_count;             /* number of jobs; 0: the request has no segments */
+    uint64_t round_elements;      /* elements in all scans of the current round */
+    uint64_t most_elements;       /* limit of the elements of the next slice, at least a step */
+    uint64_t arrived_bytes;       /* bytes of payload that have arrived */
+    uint64_t steps_done;          /* number of computed steps of `slicing` */
+    uint64_t slice_steps;         /* number of steps of the slice in flight */
+    uint64_t queue_ns;            /* time of all slices in the queue */
+    uint64_t compute_ns;          /* time of all slices on devices */
     struct metrics_launch launch; /* sums over all slices */
     uint64_t carry[];             /* carry between slices along the axis (struct scan_job) */
 };
 
 /* ---- which requests ---- */
 
-/* Returns true if the bytes of the payload are the input buffer, without conversion or move. */
+/* Returns true if the payload can be scanned as it arrives: no conversion and no move is
+ * needed. */
 static bool payload_is_input(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -114,7 +115,8 @@ bool cursor_wanted(const struct request *request)
 
 /* ---- the size of slices ---- */
 
-/* Returns the number of elements that one thread scans in this time with the slowest data. */
+/* Returns the number of elements that one thread scans in this time, for the data that take
+ * longest (scan_plan_slowest_ns()). */
 static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
 {
     const uint64_t ns = scan_plan_slowest_ns(plan);
@@ -193,7 +195,7 @@ static void describe_slice(struct cursor *cursor, const struct scan_slice *cut)
         job->carry_out = true;
         job->totals = whole->scan.call.totals;
     }
-    /* the slice belongs to one long scan of segments */
+    /* true: the slice is part of one long scan of segments, not of the whole tensor */
     const bool one = cursor->job_count == 1;
     const size_t in = one ? cursor->jobs->in_offset : whole->memory.in_offset;
     const size_t out =
@@ -244,7 +246,7 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
         .offset = whole->memory.block.offset,
         .bytes = (size_t)slice->scan.plan.elements * dtype_info(slice->scan.plan.dtype)->bytes};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    /* The statistics count the request once. */
+    /* The statistics count the request once, with its last slice. */
     slice->arrival.model = slice->slice.last ? whole->arrival.model : -1;
     slice->scan.retries = 0;
     cursor->kept = cursor->worker != NULL && queue_keep(server->queue, cursor->worker, slice);

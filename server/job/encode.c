@@ -26,7 +26,7 @@
 enum {
     PACK_LEVEL = 1, /* the fastest level; higher levels gain little on tensors */
     PACK_MEMORY = 8,
-    /* least unused memory for which the memory of a printed text is reduced to the length of
+    /* minimum unused memory for which the memory of a printed text is reduced to the length of
      * the text */
     SPARE_TEXT_BYTES = 64 << 10,
     STEP_BYTES = 64 << 10 /* bytes compressed between two steps; about 1 ms */
@@ -138,7 +138,7 @@ static enum status print_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->reply.answer;
     struct text *text = &request->reply.answer_text;
-    /* reserved, and therefore far below 2^64 */
+    /* no overflow below: these bytes are reserved from the budget, so far fewer than 2^64 */
     const uint64_t most = infer_text_bytes(request);
     if (most >= TEXT_LONG_BYTES &&
         !text_grow(request->server->memory, text, 0, (size_t)most + 1)) {
@@ -200,8 +200,8 @@ static enum status make_answer(struct request *request, struct error *err)
 void infer_encode(struct request *request)
 {
     struct answer *answer = &request->reply.answer;
-    answer->content_type = NULL; /* header_count makes the old headers invalid */
-    answer->header_count = 0;
+    answer->content_type = NULL;
+    answer->header_count = 0; /* the old headers become invalid */
     answer->payload_bytes = 0;
     if (make_answer(request, &request->error) != STATUS_OK) {
         /* If the work was stopped, the codec has reported another error: replace it. */

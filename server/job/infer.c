@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 
 enum {
-    /* least scan_plan_effort() of a scan whose gaps take milliseconds */
+    /* minimum scan_plan_effort() of a scan whose gaps take milliseconds to zero */
     LONG_GAPS_COST = 32 << 20,
     DROP_STEP = 4 << 20 /* bytes whose pages the system frees in about a millisecond */
 };
@@ -60,7 +60,7 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
     TRY(scan_plan_make(&scan, &request->scan.plan, err));
-    if (!scan.has_offsets) { /* else segments.c finds each segment's sums */
+    if (!scan.has_offsets) { /* with offsets, segments.c finds the first sum of each segment */
         const uint64_t step = layout.out_strides[layout.axis];
         request->memory.out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
     }

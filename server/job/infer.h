@@ -17,7 +17,7 @@ MUST_CHECK enum status infer_decode_body(struct request *request);
  * Returns the status of request->error. Thread: the owner. */
 MUST_CHECK enum status infer_complete(struct request *request);
 
-/* Bytes that infer_complete() swaps, copies or zeroes. */
+/* Returns the number of bytes that infer_complete() swaps, copies or zeroes. */
 uint64_t infer_bytes_to_move(const struct request *request);
 
 /* Make the answer, or set request->error. Thread: the owner. */

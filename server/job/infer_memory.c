@@ -16,16 +16,16 @@
 #include "server/sched/work.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,     /* least charge of a text */
-    FIRST_ROOM_BYTES = 64 << 10, /* least reservation for payload */
-    /* most bytes of memory for a byte of a body. Two characters ("1,") need an element of 8
-     * bytes and the text of its sum, 21 bytes, in addition to the text itself */
+    FIRST_TEXT_BYTES = 4096,     /* minimum charge of a text */
+    FIRST_ROOM_BYTES = 64 << 10, /* minimum reservation for payload */
+    /* maximum number of bytes of memory for one byte of a body. The two characters "1," need
+     * their own memory, an element of 8 bytes, and 21 bytes for the text of its sum */
     GUESS_FACTOR = 16,
     FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
-    INFLATE_FACTOR = 1032,      /* most decompressed bytes of a compressed byte */
+    INFLATE_FACTOR = 1032,      /* maximum number of decompressed bytes of a compressed byte */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
-    SLACK_PART = 16, /* the claim includes, for slices and answers, 1/16 of the need, ... */
-    SLACK_MOST = 2 << 20, /* ... at most this many bytes */
+    SLACK_PART = 16,      /* 1/16 of the need is added to the claim, for slices and answers */
+    SLACK_MOST = 2 << 20, /* maximum number of bytes that are added to the claim */
     UNPACKED = 4          /* typical number of decompressed bytes of a compressed byte */
 };
 
@@ -38,8 +38,8 @@ enum {
     SCAN_PS = WIRE_PS / 4  /* scanned, or copied */
 };
 
-/* A small request whose deadline is further away is not checked, because no line is that
- * long. */
+/* The deadline of a small request is checked on arrival only if it is nearer than this, because
+ * no small request waits that long. */
 #define SOON_NS (60 * NS_PER_S)
 
 uint64_t infer_input_count(const struct request *request)
@@ -71,8 +71,8 @@ static void measure_segments(struct request *request, uint64_t *total)
     *total = at + request->memory.gathered_bytes;
 }
 
-/* Returns the bytes that a decoded request needs. A short text may describe blocks and texts of
- * any length. */
+/* Returns the bytes that a decoded request needs. The sum may overflow, because a short text
+ * may describe blocks and texts of any length; the result is then UINT64_MAX. */
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
@@ -289,7 +289,8 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = smaller_of(room, most);
     uint64_t used = body->block_bytes;
-    if (room < most) { /* slices write the output behind the input while the input arrives */
+    if (room < most) {
+        /* Slices write sums while the input arrives: reserve the same share of the output. */
         used = room + (uint64_t)((double)(used - most) * (double)room / (double)most);
     }
     TRY(charge_block(request, used - body->block_reserved, err));

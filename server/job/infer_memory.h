@@ -18,8 +18,8 @@ enum {
  * err   TOO_LARGE: the memory budget can never hold the request */
 MUST_CHECK enum status infer_measure(struct request *request, struct error *err);
 
-/* Returns the most memory that the text of the answer takes while it is printed. For a binary
- * answer the result is 0, because the head of a binary answer is short. */
+/* Returns the maximum memory that the text of the answer takes while it is printed. For a
+ * binary answer the result is 0, because the head of a binary answer is short. */
 static inline uint64_t infer_text_bytes(const struct request *request)
 {
     const bool text = request->scan.call.answer_format == CODEC_FORMAT_JSON;

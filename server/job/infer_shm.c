@@ -63,7 +63,7 @@ void infer_shm_place(struct request *request)
     enum shm_overlap overlap = SHM_APART;
     if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial ||
         call->desc.has_offsets) {
-        /* the tensors are copied, because elements in a client's memory are never changed */
+        /* Copy the tensors of these requests; elements in a client's memory never change. */
         return;
     }
     if (in->region != NULL && call->input_bytes > 0 &&

@@ -10,7 +10,7 @@
 enum {
     WINDOW = 15,      /* largest window of zlib */
     GZIP_FORMAT = 16, /* added to WINDOW */
-    PIECE = 32768     /* most bytes that the sink gets at a time */
+    PIECE = 32768     /* maximum number of bytes that the sink gets at a time */
 };
 
 struct inflate {

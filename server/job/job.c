@@ -25,12 +25,14 @@
 #include "server/sched/work.h"
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20, /* most bytes that the loop swaps, copies or zeroes */
-    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
-    LOOP_SCAN_NS = 1 << 15,      /* longest estimated time of a scan in an HTTP thread */
-    WORK_SCAN_NS = 1 << 21,      /* longest estimated time of a scan in a work thread, ... */
-    /* ... and longest time with the slowest data, because a scan cannot be interrupted */
+    INLINE_MOVE_BYTES = 1 << 20, /* maximum bytes that the loop swaps, copies or zeroes */
+    /* maximum number of compressed bytes that the loop decompresses, to at most 0.5 MiB */
+    INLINE_UNPACK_BYTES = 512,
+    INLINE_PACK_BYTES = 4096, /* maximum bytes of an answer that the loop compresses */
+    LOOP_SCAN_NS = 1 << 15,   /* longest estimated time of a scan in an HTTP thread */
+    WORK_SCAN_NS = 1 << 21,   /* longest estimated time of a scan in a work thread */
+    /* longest time of a scan in a work thread for the data that take longest
+     * (scan_plan_slowest_ns()), because a scan cannot be interrupted */
     WORK_SLOWEST_NS = 10000000,
     UNPACK_STEP_BYTES = 1 << 20 /* bytes of content from which a body counts as long */
 };
@@ -283,7 +285,7 @@ bool job_run(struct request *request)
         case JOB_WAIT:
             return false;
         case JOB_DONE:
-            /* the reason may be a deadline */
+            /* work_given_up() sets DEADLINE_PASSED instead if that was the reason */
             if (request->error.status == STATUS_CLIENT_GONE) {
                 (void)work_given_up(request);
             }

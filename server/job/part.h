@@ -4,7 +4,8 @@
  * sums after the last element become the carry of the answer. The answer to a request for
  * totals has no output.
  *
- *     received carry -> a sum a line -> scan (cursor.c) -> a sum a line -> carry to answer
+ *     received carry -> initial sum of each line -> scan (cursor.c) -> final sum of each line
+ *                    -> carry of the answer
  *
  * The sums of all lines and the encoded carry share one block of memory (carry_encode()).
  * Failures: lack of memory (OUT_OF_MEMORY, TOO_LARGE); bytes that no valid carry contains
@@ -20,7 +21,7 @@ struct part {
     struct scan_slicing slicing; /* slices of the plan; unset if the plan has no elements */
     bool carries;        /* the lines begin with sums of a received carry or with `initial` */
     size_t sum_bytes;    /* bytes of one sum, in the form that kernels use */
-    unsigned char *sums; /* within `carry`: one sum for each line, in the plan's order */
+    unsigned char *sums; /* in the memory of `carry`: a sum for each line, in plan order */
     struct text carry;   /* owned; sums, then the encoded carry */
 };
 

@@ -9,9 +9,9 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 1 << 16, /* most segments of a run; the work can stop between two runs */
-    MOVES = 256,        /* most segments that are copied together, line by line */
-    SHORT_BYTES = 64,   /* most bytes of a segment that copy_short() copies */
+    RUN_MOST = 1 << 16, /* limit of the segments of a run; the work can stop between two runs */
+    MOVES = 256,        /* maximum number of segments that are copied together, line by line */
+    SHORT_BYTES = 64,   /* maximum number of bytes of a segment that copy_short() copies */
     MATRIX_ALIGN = 64   /* alignment of matrices in elements: a cache line for every type */
 };
 
@@ -240,7 +240,7 @@ void segments_destroy(struct segments *segments)
 struct segment_move {
     /* offset of the segment's first cell from the start of a line of the tensor */
     uint64_t tensor;
-    /* position in the matrix of the segment's first cell of the first outer line */
+    /* position, in the matrix, of the first cell of the segment in the first outer line */
     uint64_t gathered;
     uint64_t line; /* distance between two outer lines in the matrix */
     uint64_t length;
@@ -275,10 +275,10 @@ static bool count_work(struct mover *mover, uint64_t bytes)
     return parallel_step(mover->segments->call->parallel);
 }
 
-/* Copy at most SHORT_BYTES without a call of memcpy(). For a length from a power of two up to
- * twice that power, copy as many bytes as that power from the start and from the end; the two
- * copies may overlap. The code has few branches on the length, because lengths vary from
- * segment to segment, so such branches are mispredicted. */
+/* Copy at most SHORT_BYTES without a call of memcpy(). With p the greatest power of two that is
+ * at most `count`, copy the first p and the last p bytes; the two copies may overlap. The code
+ * has few branches on the length: lengths vary from segment to segment, so the processor would
+ * mispredict such branches. */
 static inline void copy_short(unsigned char *to, const unsigned char *from, size_t count)
 {
 #define COPY_HALVES(half)                          \
@@ -337,7 +337,7 @@ static bool put_initial(struct mover *mover, uint64_t cell)
     const size_t bytes = mover->segments->bytes;
     const uint64_t count = mover->segments->inner.size;
     const uint64_t value = mover->segments->call->desc.initial;
-    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian */
+    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian: copy the low bytes */
         memcpy(mover->gathered + (cell + i) * bytes, &value, bytes);
         if (i % RUN_MOST == RUN_MOST - 1 && !count_work(mover, RUN_MOST * bytes)) {
             return false;
@@ -555,7 +555,7 @@ bool segments_done(const struct segments *segments)
     return segments->scans_done == SEGMENTS_GATHER + segments->run_count;
 }
 
-/* Classes without segments need no scan. */
+/* Skip classes without segments. */
 static void skip_classes(struct segments *segments)
 {
     while (segments->scans_done < SEGMENTS_GATHER &&

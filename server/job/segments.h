@@ -10,9 +10,8 @@
  *     tensor    | aa | bbb | cc | dddddddddddd.... | ee | f |
  *     gathered  [ aa  cc  ee ] [ bbb ] [ f ]            and the d are scanned in place
  *
- * All scans of a round (segments_next()) are one launch: the pieces of one table
- * (kernels/batch.c). With an initial value every segment is gathered, with the value as an
- * additional first element.
+ * All scans of a round (segments_next()) run in one launch (kernels/batch.c). With an initial
+ * value every segment is gathered, with the value as an additional first element.
  *
  * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE:
  * the work was given up. Thread: the owner of the request. */
@@ -25,16 +24,16 @@
 
 enum {
     SEGMENTS_GATHER = 512, /* fewest elements of adjacent segments that have their own scan */
-    SEGMENTS_LAUNCH = 256  /* most scans of a launch */
+    SEGMENTS_LAUNCH = 256  /* maximum number of scans of a launch */
 };
 
 struct segments; /* opaque: the scans and their progress */
 
-/* Returns the most bytes that segments_create() allocates. Requires the plan of the whole
- * tensor, with elements. */
+/* Returns the maximum number of bytes that segments_create() allocates. Requires the plan of
+ * the whole tensor, with elements. */
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan);
-/* Returns the most elements that are gathered; UINT64_MAX: their size exceeds INT64_MAX
- * bytes. */
+/* Returns the maximum number of elements that are gathered; UINT64_MAX: their size exceeds
+ * INT64_MAX bytes. */
 uint64_t segments_gathered_most(const struct scan_desc *desc, const struct scan_plan *plan);
 
 /* Find the scans. Requires valid offsets. `call` and `plan` are borrowed until

@@ -37,9 +37,9 @@
 
 enum {
     OWN_OFFSET = SLAB_ALIGN, /* offset of the usable bytes in an own slab: page-aligned */
-    SHARED_MAX = 4096,       /* most shared slabs */
-    KEPT_PART = 16,          /* 1/16 of the budget is kept for small requests, ... */
-    KEPT_MOST = 64 << 20,    /* ... at most this many bytes */
+    SHARED_MAX = 4096,       /* maximum number of shared slabs */
+    KEPT_PART = 16,          /* 1/16 of the budget is kept for small requests */
+    KEPT_MOST = 64 << 20,    /* maximum number of bytes that are kept for small requests */
     PINNED_PART = 2,         /* at most 1/2 of the budget is pinned */
     /* bytes unmapped at a time; mmap() of other threads waits during this */
     UNMAP_PIECE = 16 << 20
@@ -266,9 +266,10 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole, kept);
 }
 
-/* Commit `bytes` bytes. If there is no room for all of them below the limit, commit fewer, but
- * at most `lack` fewer. *committed: the number of committed bytes. Returns false and commits
- * nothing if that does not fit, either. *left: the number of bytes that were free. */
+/* Commit `bytes` bytes, or as many as are free below the limit, but at least `bytes - lack`.
+ * Returns false and commits nothing if fewer are free.
+ * out   *committed   number of committed bytes
+ *       *left        number of bytes that were free before */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
                         uint64_t *committed, uint64_t *left)
 {
@@ -500,9 +501,9 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
     return NULL;
 }
 
-/* Remove and return two kinds of idle slabs: slabs that are unused since before_ns or earlier,
- * and, the least recently used first, as many others as exceed the budget after `need` more
- * bytes are allocated. need 0: only the first kind. */
+/* Remove and return the end of the list of idle slabs: all slabs that are unused since
+ * before_ns or earlier, and so many further ones that `need` more bytes fit into the budget.
+ * need 0: no further ones. */
 static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
     HOLD_LOCK(&memory->lock);

@@ -64,8 +64,8 @@ void memory_release(struct memory *memory, uint64_t bytes);
  * kept for small requests. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
 uint64_t memory_committed(const struct memory *memory);    /* bytes promised or reserved */
-/* Promise `bytes` bytes. If not all of them are free, promise fewer, but at most `lack` fewer.
- * *promised: the number of promised bytes. Returns false if that many are not free, either. */
+/* Promise `bytes` bytes, or as many as are free, but at least `bytes - lack`. Returns false and
+ * promises nothing if fewer are free. *promised: the number of promised bytes. */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,
                                uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
@@ -76,11 +76,11 @@ void memory_draw(struct memory *memory, uint64_t bytes);
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* Returns the number of bytes that must become free for the last request that memory_reserve()
- * or memory_promise() refused because other requests hold the memory. A request that
- * memory_reserve() refused has ended and released its memory, so the number includes these
- * bytes. Returns 0 in three cases: no request was refused since since_ns; enough bytes are free
- * now; a request has got as many bytes since the refusal. */
+/* Returns the number of bytes that other requests must release so that the last refused request
+ * (memory_reserve(), memory_promise()) would fit. The need of a request that memory_reserve()
+ * refused includes the bytes that it held, because it has ended and released them. Returns 0 in
+ * three cases: no request was refused since since_ns; enough bytes are free now; a request has
+ * got as many bytes since the refusal. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
 /* Allocate a block of at least `bytes` (0 is fine). The caller reserves bytes of the budget

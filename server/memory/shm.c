@@ -19,7 +19,7 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
-    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees; 2 ms */
+    FREE_AT_ONCE = 8 << 20  /* maximum bytes of objects that the calling thread frees; 2 ms */
 };
 
 struct shm_region {
@@ -365,7 +365,7 @@ enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window
                              uint64_t a_bytes, const struct shm_region *b,
                              const struct shm_window *b_window, uint64_t b_bytes)
 {
-    /* both sums were checked against the size of the object */
+    /* no overflow: both sums were checked against the size of the object */
     uint64_t a_begin = a->info.offset + a_window->offset;
     uint64_t b_begin = b->info.offset + b_window->offset;
     if (a->device != b->device || a->inode != b->inode || a_begin + a_bytes <= b_begin ||
@@ -386,7 +386,7 @@ enum status shm_verify(const struct shm_region *region, const struct shm_window 
     return check_window(region, window, err);
 }
 
-/* A copy from the window (to) or to the window (from); the other pointer is NULL. */
+/* A copy from the window to `to`, or from `from` to the window; the other pointer is NULL. */
 struct transfer {
     char *to;
     const char *from;

@@ -41,7 +41,7 @@ struct shm_tensor {
 
 struct shm_options {
     bool zero_copy;         /* --shm-zero-copy */
-    size_t max_regions;     /* most regions; each has an open file descriptor */
+    size_t max_regions;     /* maximum number of regions; each has an open file descriptor */
     const char *key_prefix; /* borrowed: prefix of all keys; NULL or "": any */
 };
 

@@ -1,6 +1,7 @@
-/* The handler may run at any time in any thread, also while other threads create and destroy
- * maps. The handler reads a fixed table without a lock. When a thread faults in a map, the
- * table entry of this map cannot change, because the thread uses the map. See shm_map.h. */
+/* The maps and the SIGBUS handler; see shm_map.h. The handler may run at any time in any
+ * thread, also while other threads create and destroy maps. The handler reads a fixed table
+ * without a lock. When a thread faults in a map, the table entry of this map cannot change,
+ * because the thread uses the map. */
 #include "server/memory/shm_map.h"
 
 #include "server/base/thread.h"
@@ -13,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Most bytes of addresses of all maps together: far more than the memory, far less than the
- * address space. */
+/* Maximum size of the address ranges of all maps together, in bytes: far more than the memory,
+ * far less than the address space. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
 /* The record of a map for the handler. begin is set last and cleared first; writers hold the

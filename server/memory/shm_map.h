@@ -15,7 +15,7 @@
 struct shm_map; /* opaque */
 
 enum {
-    SHM_MAPS_MAX = 1024 /* most maps of the process */
+    SHM_MAPS_MAX = 1024 /* maximum number of maps of the process */
 };
 
 /* Map bytes [offset, offset + bytes) of an open object for reading and writing. Returns NULL if

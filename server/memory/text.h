@@ -8,7 +8,7 @@
 #include "server/memory/memory.h"
 
 enum {
-    TEXT_LONG_BYTES = 1 << 20 /* least capacity of a text in a block */
+    TEXT_LONG_BYTES = 1 << 20 /* minimum capacity of a text in a block */
 };
 
 struct text {

@@ -16,7 +16,7 @@ struct server;
 
 enum {
     PAGE_SEGMENTS = 2,
-    PAGE_NOT_MODIFIED = 304 /* http_status */
+    PAGE_NOT_MODIFIED = 304 /* value of page.http_status */
 };
 
 struct page_request {

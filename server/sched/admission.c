@@ -18,7 +18,9 @@
 enum {
     CLASS = LINE_CLASSES - 1, /* the only class of the admission line */
     OVERTAKING_PART = 8,      /* overtaking requests may hold 1/8 of the budget */
-    MOST_OVERTAKEN = 16       /* most requests of a client that its other requests overtake */
+    /* maximum number of requests of a client that lack memory and are overtaken by its later
+     * requests */
+    MOST_OVERTAKEN = 16
 };
 
 #define UNBOUNDED UINT64_MAX
@@ -35,7 +37,7 @@ struct admission {
     uint64_t kept; /* constant: bytes of the memory budget that are kept for small requests */
     size_t max_waiting;
     struct line line; /* its lock guards the fields below, too */
-    /* time of the last finish; after a time without places, of the first place */
+    /* time of the last finish, or of the later time at which a request got the only place */
     uint64_t since_ns;
     unsigned measured;      /* number of measured finishes, counted up to ADMISSION_PLACES */
     double took_ns;         /* weighted sum of the times of measured finishes */
@@ -129,7 +131,7 @@ static void set_waiting(struct admission *admission, struct request *request, bo
 }
 
 /* Returns true if the client has no place and fewer than ADMISSION_PLACES clients have a place.
- * Such a client gets a place even if no place is free. */
+ * Such a client gets a place even if other clients use all ADMISSION_PLACES places. */
 static bool is_owed_place(const struct admission *admission, const struct client *client)
 {
     return client->places == 0 && admission->placed_clients < ADMISSION_PLACES;
@@ -168,7 +170,7 @@ static uint64_t missing_bytes(const struct request *request)
     return hold->wanted - smaller_of(larger_of(hold->claim, held_bytes(request)), hold->wanted);
 }
 
-/* Returns how many of the missing bytes may be lacking when the request begins or continues:
+/* Returns the number of bytes of its claim without which the request may begin or continue:
  * - The bytes of the budget that are kept for small requests. Otherwise a claim of the whole
  *   budget would wait until no small request holds a byte.
  * - If all requests that hold memory wait, also the bytes that the other requests in the line
@@ -232,7 +234,7 @@ static void change_hold(struct admission *admission, struct request *request, ui
     count_request(admission, request, 1);
 }
 
-/* Returns the most bytes that the requests that overtake this one may hold in total. */
+/* Returns the maximum number of bytes that requests overtaking this one may hold in total. */
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {
@@ -294,8 +296,8 @@ static void measure_slowness(struct admission *admission, const struct request *
     }
     admission->took_ns = admission->took_ns * OLDER_WEIGHT + took_ns;
     admission->took_cost_ns = admission->took_cost_ns * OLDER_WEIGHT + (double)hold->cost_ns;
-    /* Requests in flight share the service, so a factor from fewer finishes than places is
-     * wrong. */
+    /* Requests with places run at the same time, so the time between two finishes is right only
+     * as a mean over at least ADMISSION_PLACES finishes. */
     admission->measured += admission->measured < ADMISSION_PLACES;
     if (admission->measured == ADMISSION_PLACES) {
         admission->slowness = admission->took_ns / admission->took_cost_ns;
@@ -432,8 +434,8 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         MUST(pthread_mutex_unlock(&admission->line.lock));
         return true;
     }
-    request->line.cost_ns =
-        cost_ns - smaller_of(cost_ns, hold->cost_ns); /* the client has paid for the rest */
+    /* the client has already paid hold->cost_ns */
+    request->line.cost_ns = cost_ns - smaller_of(cost_ns, hold->cost_ns);
     request_set_owner(request, OWNER_ADMISSION);
     set_waiting(admission, request, true);
     line_push(&admission->line, request, true);

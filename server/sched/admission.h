@@ -4,7 +4,7 @@
  *
  *   NONE --enter--> in the line --a place, memory--> ACTIVE --finish--> FINISHED --leave--> NONE
  *
- * A request states a claim (the most bytes of memory that it may need) and a cost (its
+ * A request states a claim (the maximum memory that it may need, in bytes) and a cost (its
  * estimated time, infer_cost_ns()). The request corrects both when more is known. A request
  * that needs no more than ADMISSION_LARGE_BYTES is small: it needs no admission, and a part of
  * the budget is kept for small requests (memory.h).
@@ -40,13 +40,13 @@ struct request;
 enum {
     ADMISSION_LARGE_BYTES = 1 << 20,
     ADMISSION_PLACES = 4,
-    /* More than ADMISSION_PLACES places exist while the claims of requests with a place are at
-     * most this many bytes together, ... */
+    /* More than ADMISSION_PLACES places exist while the claims of all requests with a place
+     * together are at most ADMISSION_SHORT_BYTES and 1/ADMISSION_SHORT_PART of the budget. */
     ADMISSION_SHORT_BYTES = 256 << 20,
-    ADMISSION_SHORT_PART = 4,        /* ... and at most this fraction of the budget: 1/4 */
+    ADMISSION_SHORT_PART = 4,
     ADMISSION_PLACE_RATE = 16 << 20, /* bytes per second of a body that needs a place */
-    /* most seconds in which a body may fill its claim; a slower body loses the promised
-     * memory */
+    /* maximum number of seconds in which a body may fill its claim; a slower body loses the
+     * promised memory */
     ADMISSION_TURNOVER_S = 120
 };
 
@@ -65,15 +65,15 @@ struct admission_hold {
     bool waits;              /* in the line */
     bool overtook;           /* began although an older request lacked memory */
     uint64_t begun_ns;       /* time when the request began */
-    uint64_t claim;          /* most bytes of memory that the request may need; 0: none */
+    uint64_t claim;          /* maximum bytes of memory that the request may need; 0: none */
     uint64_t cost_ns;        /* estimated time (infer_cost_ns()) */
     uint64_t wanted;         /* claim that the request waits for in the line */
     uint64_t wanted_cost_ns; /* estimated time with the wanted claim */
     uint64_t promised_bytes; /* bytes of the budget that are promised and not yet charged */
 };
 
-/* max_waiting: --queue-depth. A client that has less than its part of the line may exceed
- * it. */
+/* max_waiting: most requests in the line (--queue-depth). If the line is full, a client that
+ * has less than its part of the line may still add a request. */
 MUST_CHECK enum status admission_create(struct memory *memory, size_t max_waiting,
                                         struct admission **out, struct error *err);
 void admission_destroy(struct admission *admission); /* no request waits; NULL is fine */

@@ -217,7 +217,7 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
                      uint64_t now_ns, uint64_t *wait_ns)
 {
     const uint64_t ns = time_of(bytes, rate);
-    const uint64_t free_ns = now_ns + NS_PER_S; /* one second ahead is allowed */
+    const uint64_t free_ns = now_ns + NS_PER_S; /* a client may be one second ahead */
     uint64_t until_ns = atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed);
     uint64_t from_ns = 0;
     do {

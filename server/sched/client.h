@@ -36,7 +36,8 @@ struct client {
     atomic_uint_fast64_t page_bytes;   /* unread bytes of pages (http/exchange.c) */
     atomic_uint_fast64_t request_ns;   /* mean duration of the client's recent requests */
     atomic_uint_fast64_t memory_ns; /* mean time for which recent requests held their memory */
-    /* time from which the bytes sent so far are within the rate */
+    /* time at which the client would have sent its bytes so far at the allowed rate; in the
+     * future: the client is ahead of its rate */
     atomic_uint_fast64_t sent_until_ns;
     /* ticket of the body that may continue although the client is over a second ahead */
     atomic_uint_fast64_t ahead;
@@ -48,7 +49,7 @@ struct client {
     /* Guarded by the lock of server/http/places.c: */
     size_t waiting; /* number of the client's connections that wait for a place */
     LIST_ENTRY(client) count_link; /* link in the list of clients with equally many places */
-    struct client_conns conns;     /* the client's connections, in the order of eviction */
+    struct client_conns conns;     /* in the order in which the next eviction examines them */
     uint64_t key[2];               /* constant */
     /* constant, stored behind the record; "": the address identifies the client */
     const char *name;
@@ -62,7 +63,8 @@ void clients_destroy(struct clients *clients); /* no references are left; NULL i
 
 /* Kinds of names; equal names of different kinds are two clients. */
 enum client_kind {
-    CLIENT_TOKEN = 1 << 16, /* above every address family */
+    /* greater than every AF_ constant; these are the kinds of clients without a name */
+    CLIENT_TOKEN = 1 << 16,
     CLIENT_CERTIFICATE
 };
 

@@ -144,8 +144,8 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
 struct request *completion_take(struct completion *completion)
 {
     uint64_t wakes;
-    /* Read before the exchange: a post between the two then causes an unnecessary wake-up. In
-     * the reverse order the wake-up of such a post would be lost. */
+    /* Clear the eventfd before the list is taken. A post between the two steps then causes an
+     * unnecessary wake-up; in the reverse order its wake-up would be lost. */
     while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
     }
     return reverse_chain(atomic_exchange(&completion->head, NULL));

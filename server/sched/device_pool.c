@@ -32,12 +32,12 @@ const struct device_driver device_driver_opencl = {
 
 struct device_pool {
     struct worker_plan plan;
-    pthread_mutex_t changing; /* guards on_changed() */
+    pthread_mutex_t changing; /* held during on_changed() */
     size_t device_count;
-    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; then `count` */
+    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; last: `count` */
     size_t count;                      /* number of workers */
     size_t here; /* index of the worker for device_pool_scan_here(); `count`: none */
-    struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* of each device */
+    struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* one record for each device */
     struct worker workers[];
 };
 
@@ -119,8 +119,8 @@ static bool is_general(const char *word)
            strcasecmp(word, "gpu") == 0;
 }
 
-/* Returns true for a second device of the processor: one of another driver, while Tally's own
- * driver has a device for the processor (has_own). */
+/* Returns true if the device is the processor in another driver, and Tally's own driver also
+ * has a device for the processor (has_own). */
 static bool is_second(const struct scan_device_info *info, bool has_own)
 {
     return has_own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
@@ -306,8 +306,8 @@ static void *list_devices(void *argument)
     return NULL;
 }
 
-/* List the devices in a separate thread. If this exceeds the timeout, the thread is detached
- * and owns the record; *owned is then NULL. */
+/* List the devices in a separate thread. If the thread needs more than timeout_ns, it is
+ * detached and owns the record; *owned is then NULL. */
 static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
 {
     struct listing *listing = *owned;
@@ -447,7 +447,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         worker_stats(&pool->workers[i], &more);
         out->state = more.state > out->state ? more.state : out->state;
         out->prepared = larger_of(out->prepared, more.prepared);
-        if (out->lookback[0] == '\0') { /* the workers before have not opened the device */
+        if (out->lookback[0] == '\0') { /* no earlier worker has opened the device */
             memcpy(out->lookback, more.lookback, sizeof out->lookback);
         }
         if (out->last_error[0] == '\0') {

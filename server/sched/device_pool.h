@@ -41,7 +41,7 @@ struct request;
 
 enum {
     DEVICE_POOL_MAX = 64,
-    DEVICE_POOL_WORKERS_MAX = 3 /* of one device */
+    DEVICE_POOL_WORKERS_MAX = 3 /* maximum number of workers of one device */
 };
 
 /* The functions of kernels/device.h, so that tests can replace them. Each call except info()
@@ -135,7 +135,7 @@ const char *device_state_name(enum device_state state); /* "opening", "ready", â
 
 struct device_stats {
     size_t number;                /* index in --list-devices and scan_devices_list() */
-    struct scan_device_info info; /* as listed */
+    struct scan_device_info info; /* as in the list of devices */
     char lookback[160]; /* as in struct scan_device_info; set when the device is open */
     enum device_state state;
     uint64_t prepared;    /* number of element types whose kernels are built and tested */
@@ -148,8 +148,9 @@ struct device_stats {
     uint64_t busy_ns;
     uint64_t running; /* number of requests of the current batch */
     struct device_pace {
-        uint64_t bytes_per_s; /* of contiguous tensors, transfers included; 0: not measured */
-        uint64_t fixed_ns;    /* additional time of each batch, independent of its size */
+        /* speed for contiguous tensors, transfers included; 0: not measured */
+        uint64_t bytes_per_s;
+        uint64_t fixed_ns; /* additional time of each batch, independent of its size */
     } pace[PACE_KINDS];
     uint64_t declined; /* as in struct dispatch_device */
     struct dispatch_choice choice;
@@ -159,9 +160,9 @@ size_t device_pool_count(const struct device_pool *pool);
 void device_pool_stats(struct device_pool *pool, size_t index, struct device_stats *out);
 
 enum device_pool_health {
-    DEVICE_POOL_OPENING, /* none is ready yet, some are being opened */
-    DEVICE_POOL_USABLE,  /* at least one is ready */
-    DEVICE_POOL_BROKEN   /* none is ready or being opened */
+    DEVICE_POOL_OPENING, /* no device is ready yet; some devices are being opened */
+    DEVICE_POOL_USABLE,  /* at least one device is ready */
+    DEVICE_POOL_BROKEN   /* no device is ready or being opened */
 };
 enum device_pool_health device_pool_health(struct device_pool *pool);
 

@@ -7,8 +7,9 @@
 #include "server/sched/request.h"
 
 enum {
-    /* Most waiting requests that the schedule assigns. A slow device gets none of these
-     * requests if it needs more time for one of them than the other devices need for all. */
+    /* Maximum number of waiting requests that the schedule assigns. A slow device gets none of
+     * these requests if it needs more time for one of them than the other devices need for
+     * all. */
     LOOK_AHEAD = 64,
     TRIAL_PART = 100
 };
@@ -60,8 +61,8 @@ static bool is_no_later(uint64_t own_ns, uint64_t other_ns)
 
 /* ---- the schedule ---- */
 
-/* Returns the time that the worker needs for a request. If the request can share a launch with
- * the one before it, the two are one batch. */
+/* Returns the additional time that the worker needs for a request after the requests assigned
+ * to it. A request that can share a launch with the last of these saves the fixed time. */
 static uint64_t further_ns(const struct dispatch_worker *worker, const struct request *request)
 {
     const struct request *before = worker->given;

@@ -40,7 +40,7 @@ enum {
  * taken it, or that the device left to another one. */
 struct dispatch_choice {
     bool made;  /* the other fields are valid */
-    bool taken; /* by this device */
+    bool taken; /* this device took the request; false: it left the request to the other one */
     enum dtype dtype;
     uint64_t bytes;    /* bytes of the request's elements */
     uint64_t own_ns;   /* estimated time until this device has finished the request */
@@ -56,7 +56,7 @@ struct dispatch_device {
     uint64_t measured_ns; /* time of the last measurement, a batch or a trial; 0: none */
     uint64_t trial_ns;    /* time that the last trial took */
     uint64_t declined; /* number of requests that other devices took while this one was idle */
-    uint64_t counted;  /* number of the last batch that `declined` counted */
+    uint64_t counted;  /* last batch (dispatch.batches) that this device took or declined */
     struct dispatch_choice choice;
 };
 
@@ -66,8 +66,8 @@ struct dispatch_worker {
     struct dispatch_device *device; /* borrowed; constant */
 
     LIST_ENTRY(dispatch_worker) link;
-    bool joined; /* is in the list: takes requests */
-    bool busy;   /* runs a batch */
+    bool joined; /* the worker is in the list of workers that take requests */
+    bool busy;   /* the worker runs a batch */
     /* busy: estimated end of the batch; idle: time when the worker became idle */
     uint64_t since_ns;
 
@@ -94,9 +94,10 @@ void dispatch_join(struct dispatch *dispatch, struct dispatch_worker *worker, ui
 void dispatch_leave(struct dispatch_worker *worker);
 
 struct dispatch_found {
-    struct line_cursor cursor; /* at the request to take */
+    struct line_cursor cursor; /* points to the request to take */
     unsigned class;            /* class of the request */
-    /* the next worker to finish the request; NULL: no other worker serves the class */
+    /* of the other workers, the one that would finish the request first; NULL: no other worker
+     * serves the class */
     const struct dispatch_worker *rival;
     uint64_t rival_wait_ns; /* estimated time until the rival could begin the request */
     uint64_t retry_ns; /* if nothing was found: time of the next try; 0: no request waits */
@@ -110,8 +111,8 @@ struct dispatch_found {
 bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch_worker *worker,
                    uint64_t now_ns, uint64_t delay_ns, struct dispatch_found *found);
 
-/* Returns true if the rival would not finish sooner a batch of this cost that begins with the
- * request that was found. */
+/* Returns true if the worker should keep a batch of this cost that begins with the request that
+ * was found: the rival would not finish the batch sooner. */
 bool dispatch_keeps(const struct dispatch_worker *worker, const struct dispatch_found *found,
                     enum dtype dtype, uint64_t cost_ns);
 

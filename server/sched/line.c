@@ -8,10 +8,10 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most rounds that a client misses to pay for one request */
+    DEBT_TURNS = 16 /* maximum number of rounds that a client misses to pay for one request */
 };
 
-/* Most debt for work that took longer than estimated. */
+/* Largest debt of a client for work that took longer than estimated. */
 #define DEBT_NS ((int64_t)(16 * NS_PER_MS))
 
 static const int64_t quanta_ns[LINE_CLASSES] = {1 << 16, 1 << 20, 1 << 23, 1 << 26};
@@ -105,7 +105,7 @@ static struct line_flow *next_flow(const struct line_class *class, struct ring_f
     return line_flow_of(turn);
 }
 
-/* Move the cursor to the first request of this flow, if a flow is left. */
+/* Move the cursor to the first request of this flow, or end the walk if flows_left is 0. */
 static void enter_flow(struct line_cursor *cursor, struct line_flow *flow)
 {
     cursor->flow = flow;

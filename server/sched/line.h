@@ -33,7 +33,7 @@ struct client;
 struct request;
 
 enum {
-    LINE_HIGH_IN_ROW = 4 /* most requests of high priority that overtake the same request */
+    LINE_HIGH_IN_ROW = 4 /* limit of the requests of high priority that overtake a request */
 };
 
 /* All lines; a client has a flow in each class of each line. */
@@ -49,7 +49,7 @@ enum {
     LINE_ALL = (1 << LINE_CLASSES) - 1 /* the set of all classes, bit 1 << class */
 };
 
-/* Most nanoseconds of work in each class: about 0.25 ms, 4 ms, 134 ms, unlimited. */
+/* Maximum nanoseconds of work in each class: about 0.25 ms, 4 ms, 134 ms, unlimited. */
 static const uint64_t LINE_CLASS_NS[LINE_CLASSES] = {1 << 18, 1 << 22, 1 << 27, UINT64_MAX};
 
 /* A list of requests, linked by line.next. */
@@ -127,7 +127,7 @@ struct line_cursor {
     struct line_class *class;
     struct line_flow *flow;   /* flow of `current` */
     size_t flows_left;        /* number of flows left to visit, the current one included */
-    bool high;                /* list of `current` in its flow */
+    bool high;                /* `current` is in the flow's list of high priority */
     bool second;              /* the walk has finished the other list of the flow */
     struct request *previous; /* request before `current` in its list, or NULL */
     struct request *current;  /* NULL: the walk is over */

@@ -19,8 +19,8 @@ enum {
     LOOK_AHEAD_FACTOR = 8
 };
 
-/* Longest estimated time of a batch on one thread with the slowest data. A batch of one request
- * may exceed it. */
+/* Longest estimated time of a batch on one thread if its data are those that take longest
+ * (scan_plan_slowest_ns()). A batch of one request may take longer. */
 #define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
@@ -31,7 +31,7 @@ struct queue {
     atomic_uint unannounced;  /* number of pushes for which no taker was woken yet */
     atomic_bool usable;       /* any device is in use; written by holders of the lock */
     size_t max_requests;      /* constant */
-    pthread_cond_t arrived;   /* monotonic clock */
+    pthread_cond_t arrived;   /* signals new requests; uses the monotonic clock */
     bool closed;
     unsigned shakes; /* number of changes of the takers' classes (queue_set_usable()) */
 };
@@ -123,8 +123,8 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 
 void queue_wake(struct queue *queue)
 {
-    /* After a push, a thread sees its own increment unless another thread has cleared the
-     * count. The thread that clears the count wakes the takers for all earlier pushes. */
+    /* A relaxed load is enough: a thread that has pushed sees its own increment, unless another
+     * thread has cleared the count. That thread wakes the takers for all earlier pushes. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_acquire) > 0) {
         MUST(pthread_cond_broadcast(&queue->arrived));
@@ -231,7 +231,7 @@ struct batch {
     size_t count;        /* number of requests */
     uint64_t bytes;      /* bytes of their tensors */
     uint64_t cost_ns;    /* estimated time on one thread */
-    uint64_t slowest_ns; /* time on one thread if the data are the slowest */
+    uint64_t slowest_ns; /* time on one thread for the data that take longest */
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -351,8 +351,8 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
     return true;
 }
 
-/* Returns true if the taker declined requests because of an outdated pace; the taker is then
- * busy with a trial. Thread: a holder of the lock. */
+/* Returns true if the taker declined requests and the pace of its device is out of date. The
+ * taker then counts as busy, because the caller runs a trial. Thread: a holder of the lock. */
 static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
                         uint64_t now_ns)
 {

@@ -91,8 +91,9 @@ void queue_stats(struct queue *queue, size_t *of_models, struct queue_stats *out
 
 /* Record that the device computed a batch in took_ns, transfers included. The time is divided
  * among the requests in proportion to their costs. A client whose part exceeds the cost is
- * charged with the difference (line_charge()). A part is limited to the time of the slowest
- * data of the same size, so that no client pays for the preemption of a thread. */
+ * charged with the difference (line_charge()). A part is at most the time for the data that
+ * take longest (scan_plan_slowest_ns()), so that no client pays for the preemption of a
+ * thread. */
 void queue_charge(struct queue *queue, struct dispatch_device *device,
                   const struct request *first, uint64_t took_ns);
 
@@ -111,9 +112,10 @@ void queue_charge(struct queue *queue, struct dispatch_device *device,
  * bounded, too. */
 
 struct queue_batching {
-    size_t max_requests; /* most requests of one batch, >= 1 */
-    uint64_t max_bytes;  /* most bytes of tensors of a batch; its first request may have more */
-    uint64_t delay_ns;   /* --batch-delay-us: time for which an incomplete batch waits for more
+    size_t max_requests; /* maximum number of requests of one batch, >= 1 */
+    /* maximum number of bytes of the tensors of a batch; its first request may have more */
+    uint64_t max_bytes;
+    uint64_t delay_ns; /* --batch-delay-us: time for which an incomplete batch waits for more
                           * requests, unless a deadline is near */
     /* Borrowed: the worker, whose classes are served. After its classes change,
      * queue_set_usable() must be called. If the worker has no class, queue_take() returns at
@@ -151,8 +153,10 @@ void queue_leave(struct queue *queue, struct dispatch_worker *worker);
 
 /* ---- the pace of devices (dispatch.h); functions that take the lock ---- */
 
-/* Record trials of the device, by number of enum pace_kind, which took trial_ns in total. anew:
- * as for pace_add_trial(). */
+/* Record trials of the device.
+ * trials     array with a trial for each enum pace_kind
+ * anew       as for pace_add_trial()
+ * trial_ns   total time of the trials */
 void queue_tried(struct queue *queue, struct dispatch_device *device,
                  const struct pace_trial *trials, bool anew, uint64_t trial_ns);
 

@@ -86,7 +86,7 @@ enum request_owner {
     OWNER_CURSOR
 };
 
-/* The slice that a cursor describes (server/job/cursor.h); All fields but `overdue` are
+/* The slice that a cursor describes (server/job/cursor.h). All fields except `overdue` are
  * constant while the entry is in the queue or on a device. */
 struct request_slice {
     /* NULL: the record is a request of a client, not a slice. Otherwise this function is
@@ -96,7 +96,7 @@ struct request_slice {
     bool (*advance)(struct request *slice, const struct queue_batching *batching);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
-    size_t job_count;            /* in jobs */
+    size_t job_count;            /* number of scans in `jobs` */
     bool last;           /* last slice of the scan; the statistics count the request with it */
     atomic_bool overdue; /* the device has exceeded its deadline; set by any thread */
 };
@@ -126,12 +126,12 @@ struct request_body {
     bool chunked;
     bool unwanted; /* the bytes are counted and discarded */
     enum coding coding;
-    uint64_t limit;    /* most bytes, before and after decompression */
+    uint64_t limit;    /* maximum number of bytes, before and after decompression */
     uint64_t received; /* bytes received so far */
     uint64_t unpacked; /* bytes after decompression */
 
     uint64_t head_need; /* bytes that the codec needs in the head; UINT64_MAX: all */
-    /* a work thread decodes the head; until then payload bytes are stored behind the head */
+    /* payload bytes are stored behind the head, because a work thread will decode the head */
     bool spill;
     size_t spilled; /* bytes of payload buffered behind the head and its NUL */
 
@@ -141,7 +141,7 @@ struct request_body {
     size_t payload_room; /* bytes of payload that fit the reserved part of the block */
     size_t block_bytes;  /* final size of the block */
     size_t output_at;    /* offset of the output buffer in the block */
-    size_t marks_at;     /* offset of the marks in the block */
+    size_t marks_at;     /* offset of the NaN marks in the block */
     size_t gathered_at;  /* offset of the gathered segments in the block */
 
     struct inflate *inflate; /* owned; NULL: not compressed, or already decompressed */
@@ -161,7 +161,7 @@ struct request_arrival {
     struct client *client;              /* borrowed from the connection */
     char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or a generated one */
     bool local;                         /* the client is on this machine */
-    bool limited;                       /* the limits of one client apply */
+    bool limited;                       /* the limits for a single client apply */
     bool high;                          /* high priority (line.h); constant in a line */
     enum coding accept_coding;          /* coding that the answer may be compressed with */
     uint64_t deadline_ns;               /* absolute time, 0: none */
@@ -184,9 +184,9 @@ struct request_in_line {
  * the head is decoded; the block and its offsets, when the first byte of the block is
  * reserved. */
 struct request_memory {
-    struct memory_block block;       /* slab range of input and output, if not shm.in_use */
+    struct memory_block block;       /* input and output, except tensors in shm[].in_use */
     struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
-    /* bytes of the sums and carry of a part, or of the scans of segments */
+    /* memory outside the block: sums and carry of a part (part.h), or scans of segments */
     uint64_t part_bytes;
     uint64_t gathered_bytes; /* bytes of the block for gathered segments */
     uint64_t shm_bytes;     /* bytes of shared memory in use; charged like bytes of the block */

@@ -45,7 +45,7 @@ void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_
                  work_job job);
 
 /* Runs the pieces of a request's work in the calling thread and in idle threads of the pool.
- * Codecs see the member `parallel`. The work stops if the client has closed the connection or
+ * Codecs get the member `parallel`. The work stops if the client has closed the connection or
  * the deadline has passed. If the owner is a loop, it runs all pieces itself, without
  * interruption. Thread: the request's owner. */
 struct work_parallel {

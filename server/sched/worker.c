@@ -22,7 +22,7 @@
 
 enum {
     BACK_OFF_DOUBLINGS = 6,
-    /* elements of the smaller of the two trials of a device (4 KiB and 4 MiB) */
+    /* elements of the two trials of a device: 4 KiB and 4 MiB */
     SMALL_TRIAL = 1 << 10,
     LARGE_TRIAL = 1 << 20
 };
@@ -154,7 +154,7 @@ static bool call_end(struct worker *worker, struct request **batch)
     worker->orphan_count = 0;
     worker->orphan_reserved = 0;
     if (!in_time) {
-        /* no changed(): the device was not usable before, either */
+        /* changed() is not called, because the device was not usable before, either */
         set_state(worker, DEVICE_FAILED, NULL);
     }
     MUST(pthread_mutex_unlock(&worker->lock));
@@ -446,8 +446,8 @@ bool worker_scan_here(struct worker *worker, struct request *request)
 
 /* ---- the worker's thread ---- */
 
-/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false
- * if the device is out of use. */
+/* Let the driver run and measure a test scan. *ns: the time of the scan; 0: there was no memory
+ * for the scan. Returns false if the device is out of use. */
 static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t elements,
                          uint64_t *ns)
 {
@@ -493,10 +493,10 @@ static bool measure_pace(struct worker *worker, bool anew)
     return true;
 }
 
-/* Wait until the first worker of the device has measured its pace, or has failed. The first worker
- * itself does not wait. So no request is dispatched to a device of unknown pace, other workers do not
- * slow the measurement, and the driver has compiled the kernels already when they open the device.
- * Returns false if the worker must stop. */
+/* Wait until the first worker of the device has measured the pace, or has failed. The first
+ * worker itself does not wait. So no request is dispatched to a device of unknown pace, and the
+ * other workers do not slow the measurement. They open the device after the driver has compiled
+ * the kernels. Returns false if the worker must stop. */
 static bool await_first(struct worker *worker)
 {
     struct worker *first = &worker->mates[0];
@@ -553,7 +553,8 @@ static bool open_device(struct worker *worker)
     (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
                    plan->driver->info(worker->device)->lookback);
     set_state(worker, DEVICE_READY, NULL);
-    plan->changed(plan->pool); /* before the unlock: a reader of the statistics sees both */
+    /* before the unlock: a reader that finds the device READY also finds the queue usable */
+    plan->changed(plan->pool);
     MUST(pthread_mutex_unlock(&worker->lock));
     log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,

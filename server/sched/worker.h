@@ -1,4 +1,5 @@
-/* A queue of one device and the thread that drives it; private to device_pool.c and worker.c.
+/* A command queue of one device, and the thread that uses it; private to device_pool.c and
+ * worker.c.
  *
  *     open, prepare --> READY --> take a batch --> run --> post --+
  *         ^                           ^                           |
@@ -80,7 +81,7 @@ struct worker {
 
     pthread_mutex_t lock;      /* guards the fields up to `stats`; order: before the locks of
                                 * the pool and the queue */
-    pthread_cond_t changed;    /* `stopping` or `state` was set; monotonic clock */
+    pthread_cond_t changed;    /* signals that `stopping` or `state` was set; monotonic clock */
     atomic_bool stopping;      /* written under lock */
     uint64_t call_deadline_ns; /* deadline of the driver's current call; 0: no call */
     uint64_t call_timeout_ns;  /* timeout of that call */
