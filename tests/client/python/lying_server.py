@@ -53,8 +53,9 @@ def error(status, more="", body='{"error":"the queue is full","code":"queue_full
 
 
 class LyingServer:
-    """script(seen) returns the answer. early: number of body bytes that are read before the script
-    runs; None: all. interim: sent before the body is read. tls: an ssl.SSLContext."""
+    """script(seen) returns the answer. early: number of body bytes that are read before the
+    script runs; None: all. interim: bytes that are sent before the body is read. tls: an
+    ssl.SSLContext."""
 
     def __init__(self, script, early=None, path=None, tls=None, interim=b""):
         self.script, self.early, self.tls, self.interim = script, early, tls, interim

@@ -45,7 +45,8 @@ def regions(server):
 
 
 def objects():
-    """Objects of this process only, since tests run in parallel."""
+    """The shared memory objects of this process. Test processes that run in parallel have
+    others."""
     return set(SHM.glob(f"tally_py_{os.getpid()}_*"))
 
 
@@ -377,7 +378,7 @@ def test_arrays_outlive_their_client(shm_server):
     x[...] = 1
     client.close()
     assert regions(shm_server) == []
-    assert client.cumsum(x, 0)[-1] == 1000  # copied, like other arrays
+    assert client.cumsum(x, 0)[-1] == 1000  # the client copies an array that has no region
     del client
     assert regions(shm_server) == []
     assert x.sum() == 1000
@@ -444,7 +445,8 @@ def test_an_array_whose_answer_was_lost_is_not_asked_for_again(connect, shm_serv
             client.cumsum(x, 0, out=out)
         assert caught.value.output_touched
         x[...] = 1
-        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]  # copied now
+        # the arrays have no regions any more and are copied
+        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]
         late = forward(infers[1], shm_server)
         assert b" 404 " in late.split(b"\r\n")[0] and out.tolist() == [1, 2, 3, 4]
         client.close()
