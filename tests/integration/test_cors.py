@@ -40,7 +40,8 @@ def origin_fields(answer):
 
 
 def expect_readable(answer, status):
-    """A page of the listed origin may read the answer and the headers that describe the sums."""
+    """Check that a page of the listed origin may read the answer, and its headers that describe
+    the sums."""
     assert answer.status == status, answer
     assert answer.headers["Access-Control-Allow-Origin"] == LISTED
     assert "Origin" in answer.headers.get_all("Vary")
