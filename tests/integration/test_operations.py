@@ -101,7 +101,7 @@ def test_each_of_two_devices_shows_its_pace_and_why_it_took_a_request_or_did_not
     def any_choice():
         return any("last_choice" in device for device in choices())
 
-    until(any_choice, 60)  # once both are ready
+    until(any_choice, 60)  # a choice is recorded once both devices are ready
     values = metrics(client)
     for device in choices():
         labels = (("device", str(device["number"])), ("name", device["name"]))

@@ -387,8 +387,8 @@ def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
 
 @pytest.fixture(scope="module", params=["copies", "zero_copy"])
 def waiting_server(tmp_path_factory, request):
-    """Its device starts half a second after a request, so that the test can change the memory
-    meanwhile."""
+    """A server whose device starts half a second after a request arrives, so that the test can
+    change the memory meanwhile."""
     flags = ["--allow-client-shm", "--batch-delay-us=500000"]
     zero_copy = request.param == "zero_copy"
     server = Tallyd(
@@ -401,7 +401,8 @@ def waiting_server(tmp_path_factory, request):
 
 @contextlib.contextmanager
 def while_it_waits(server, *arguments):
-    """Send infer(*arguments); the list has its answer after the block."""
+    """Send infer(*arguments) in a thread, and run the block while the request waits. After the
+    block, the yielded list has the answer."""
     answers = []
 
     def send():

@@ -436,7 +436,7 @@ def device(server):
 
 @pytest.mark.release_only
 def test_it_is_ready_at_once_and_small(start_server, tmp_path):
-    """Without other drivers, which need time and memory to list their devices."""
+    """The test hides other drivers, which need time and memory to list their devices."""
     env = {"OCL_ICD_VENDORS": str(tmp_path)}
     seconds = []
     for _ in range(5):
@@ -516,7 +516,8 @@ def test_affinity_decides_the_number_of_threads(start_server, tmp_path):
     assert works(pinned)
     three = Counted(start_server("--cpus", "3", env=no_drivers(tmp_path), preexec_fn=one_core))
     assert (three.codecs, three.units) == (3, 3)
-    assert three.threads == counted.threads + 3 * 2  # for HTTP, for the codec pool, for the driver
+    # two more threads each for HTTP, the codec pool and the driver
+    assert three.threads == counted.threads + 3 * 2
 
 
 def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
@@ -559,8 +560,8 @@ def half_a_core():
 
 
 def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server, half_a_core):
-    """In a real control group; if this machine allows none, tests/unit/test_machine.c covers
-    simulated ones."""
+    """The test uses a real control group. If this machine allows none, only
+    tests/unit/test_machine.c tests the quota, with simulated groups."""
 
     def join():
         if half_a_core is not None:
