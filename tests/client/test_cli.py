@@ -25,7 +25,8 @@ from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
-SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))  # slowdown of an instrumented build
+# factor by which an instrumented build is slower
+SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))
 COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
@@ -671,7 +672,8 @@ class Cumsum(Directory):
         os.mkfifo(self.path("pipe"))
         source = self.path("in.json", b"[1]")
         places = (["-f", "npy", self.path("pipe")], [source, "-o", self.path("pipe")])
-        for arguments in 10 * places:  # most signals arrive before the wait, some during it
+        # most signals arrive before the command waits, some while it waits
+        for arguments in 10 * places:
             process = subprocess.Popen(
                 [TALLY, "cumsum", "-u", URL, *arguments], stderr=subprocess.PIPE
             )

@@ -37,7 +37,7 @@ from test_cli import (
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
-LONG = "TALLY_TEST_LONG" in os.environ  # make soak-client
+LONG = "TALLY_TEST_LONG" in os.environ  # set by `make soak-client`
 MIB = 1 << 20
 
 SLOW_NAMES = b"""
@@ -248,7 +248,7 @@ class Files(Directory):
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
         self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "not written whole")
-        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # without any element
+        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # the array has no elements
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
     def test_the_ending_of_a_result_is_that_of_a_format(self):

@@ -37,7 +37,8 @@ def test_headers_alone_take_nothing_of_the_budget(start_server):
         )
         for _ in range(4)
     ]
-    until(lambda: server.metric("tally_active_requests") == 31, 20)  # including the query
+    # the count includes this query
+    until(lambda: server.metric("tally_active_requests") == 31, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert server.metric("tally_memory_promised_bytes") == 0
     assert works(server)
@@ -189,7 +190,8 @@ def test_a_client_that_leaves_while_it_waits_for_memory_is_not_waited_for(start_
     until(lambda: is_or_was("tally_clients_gone_total"), 60)
     for holder in holders:
         holder.close()
-    until(lambda: server.metric("tally_active_requests") == 1, 20)  # only the query
+    # the only active request is this query
+    until(lambda: server.metric("tally_active_requests") == 1, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert works(server)
 

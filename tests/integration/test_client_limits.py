@@ -119,9 +119,10 @@ def test_a_client_above_its_byte_rate_is_refused_before_its_body(start_server):
         answer = wire.send(head(MIB, Content_Length=MIB)).answer()
         says = ["this client has sent", "1 MiB per second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
-    assert 1 < int(answer.headers["Retry-After"]) <= 31  # one second of the rate is credited
+    # seconds; the server has credited one second of the rate
+    assert 1 < int(answer.headers["Retry-After"]) <= 31
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
-    assert post(server, 16).status == 429  # also on a new connection
+    assert post(server, 16).status == 429  # the client is refused on a new connection, too
 
 
 def test_a_client_that_waits_for_retry_after_is_served(start_server):
@@ -160,7 +161,8 @@ def test_only_the_first_of_several_chunked_bodies_above_the_rate_may_continue(st
         until(lambda: server.metric("tally_memory_reserved_bytes") >= 18 * MIB, 20)
         answer = second.send(b"1\r\nx\r\n0\r\n\r\n").answer()
         calls.expect_error(answer, 429, "too_many_requests", says=["--per-client-bytes-per-s"])
-        assert 1 < int(answer.headers["Retry-After"]) <= 4  # one second of the rate is credited
+        # seconds; the server has credited one second of the rate
+        assert 1 < int(answer.headers["Retry-After"]) <= 4
         first.send(b"\r\n200000\r\n" + bytes(2 * MIB) + b"\r\n0\r\n\r\n")
         assert first.answer().status == 200
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)

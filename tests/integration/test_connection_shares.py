@@ -162,7 +162,8 @@ def test_many_addresses_whose_bodies_arrive_at_the_least_rate_keep_nobody_out(st
     )
     watch = alone_with(server)
     with Crowd(server, of_many(PLACES + 3), upload(8 << 20), bytes(512), pushes=True):
-        until(lambda: watch.metric("tally_active_requests") == PLACES)  # including the query
+        # the count includes this query
+        until(lambda: watch.metric("tally_active_requests") == PLACES)
         assert watch.closed()  # the connection was idle, so the crowd got its place
         begun = threading.Event()
 
@@ -238,7 +239,8 @@ def test_a_request_that_has_begun_is_cut_for_a_client_with_fewer_connections(sta
     server = start_server("--http-loops", "2", "--min-upload-rate", "0", *FULL)
     watch = alone_with(server)
     begun = [server.wire(source="127.0.0.2").send(BEGIN) for _ in range(PLACES - 1)]
-    until(lambda: watch.metric("tally_active_requests") == PLACES)  # including the query
+    # the count includes this query
+    until(lambda: watch.metric("tally_active_requests") == PLACES)
     with server.wire(source="127.0.0.3") as first, server.wire(source="127.0.0.3") as second:
         assert first.send(ASK).answer().body == SUMS
         assert second.send(ASK).answer().body == SUMS
@@ -319,7 +321,7 @@ def test_further_connections_of_a_client_are_refused_beyond_its_limit(start_serv
             says = ("--per-client-connections", "use one that is open")
             calls.expect_error(answer, 429, "too_many_requests", says=says)
             assert fourth.closed()
-    assert gets_in(server).body == SUMS  # from another client
+    assert gets_in(server).body == SUMS  # another client may still connect
     assert all(wire.send(ASK).answer().body == SUMS for wire in kept)
     kept.pop().close()
     until(lambda: watch.metric("tally_connections") == 3)

@@ -490,8 +490,9 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     page = pages.open(server.port, view="service")
     until(lambda: page["state"].text == "ready")
     until(lambda: page.all("#devices tbody tr"))
-    server.signal(signal.SIGSTOP)  # it still accepts connections, but answers nothing
-    page.js("showState()")  # immediately instead of after up to five seconds
+    # the kernel still accepts connections for the stopped service, which answers nothing
+    server.signal(signal.SIGSTOP)
+    page.js("showState()")  # the page would ask by itself within five seconds
     until(lambda: page["state"].text == "not reached", 60)
     until(lambda: page["watch"].text.startswith("The figures are not available: "), 60)
     server.signal(signal.SIGCONT)
@@ -499,7 +500,8 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     until(lambda: page["state"].text == "ready", 60)
     until(lambda: page["watch"].text.startswith("The page reads these figures"), 60)
     server.kill()
-    until(lambda: page["state"].text == "not reached", 60)  # without a click
+    # the page notices this without a click
+    until(lambda: page["state"].text == "not reached", 60)
 
 
 def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, start_server):
@@ -638,7 +640,8 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(pages, guarded):
     assert json.loads(page.answered())["outputs"][0]["data"] == EXAMPLES["openvino", 0]
     # The time before the first key does not count as time of the request.
     took = until(lambda: re.fullmatch(r"Summed in ([\d.]+) ms.", page["progress"].text))
-    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed  # four digits
+    # the page shows four digits
+    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed
     until(lambda: "$TALLY_TOKEN" in page["snippet"].text)
     assert "sesame" not in page.js("return document.documentElement.outerHTML + document.cookie")
     assert page.js("return localStorage.length + sessionStorage.length") == 0

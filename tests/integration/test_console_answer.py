@@ -66,7 +66,7 @@ def test_a_304_has_the_length_of_the_page_that_it_leaves_out_or_none(client):
     known = client.get("/", {**BROWSER, "If-None-Match": page.headers["ETag"]})
     length = known.headers.get("Content-Length", str(len(page.body)))
     assert (known.status, known.body, int(length)) == (304, b"", len(page.body))
-    assert client.get("/livez").status == 200  # on the same connection
+    assert client.get("/livez").status == 200  # the same connection is still usable
 
 
 def test_an_answer_without_its_body_counts_no_bytes(start_server):

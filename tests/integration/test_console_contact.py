@@ -371,7 +371,7 @@ def test_the_plots_of_the_service_have_a_time_axis_and_a_range(page, client):
     for start, span, end in rows:
         assert (start, end) == ("60 s ago", "now")
         assert span.startswith("0 to ")
-    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # the memory budget
+    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # this row shows the memory budget
     places, ages = page.js(
         """
         samples[0].at = samples.at(-1).at - 30000;  // as if the page was hidden after it

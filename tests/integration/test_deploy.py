@@ -78,7 +78,7 @@ def test_descriptors_are_enough_for_all_connections(limit):
 
 def test_the_log_of_a_container_has_an_end():
     logging = COMPOSE["logging"]
-    assert logging["driver"] == "json-file"  # the driver that these options belong to
+    assert logging["driver"] == "json-file"  # the options below are options of this driver
     kept = mebibytes(logging["options"]["max-size"]) * int(logging["options"]["max-file"])
     assert 64 <= kept <= 1024
 

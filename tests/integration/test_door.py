@@ -721,7 +721,8 @@ def test_a_client_that_reads_slowly_gets_every_byte(server):
             lambda: struct.unpack("i", fcntl.ioctl(wire.socket, termios.FIONREAD, bytes(4))) > (0,)
         )
         client = server.client()
-        assert client.post(PATH, BODY, calls.RAW).body == SUMS  # the loop has continued meanwhile
+        # the loop serves other clients meanwhile
+        assert client.post(PATH, BODY, calls.RAW).body == SUMS
         client.close()
         answer = wire.answer()
     assert np.array_equal(np.frombuffer(answer.body, np.int8), np.cumsum(values, dtype=np.int8))

@@ -218,7 +218,8 @@ class SteadyLoad:
         self.selector.close()
 
 
-DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))  # more for manual runs
+# number of repetitions; a manual run may set more
+DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))
 
 
 @pytest.mark.parametrize("delay_ms", [0, 300])
@@ -520,7 +521,8 @@ def test_a_stuck_client_ends_with_the_drain_timeout(start_server):
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         assert server.wait(60) == 1
-        assert 0.5 < time.monotonic() - started < 25  # 30 s without the flag
+        # without the flag, the drain would take 30 s
+        assert 0.5 < time.monotonic() - started < 25
 
 
 def test_a_second_signal_ends_at_once(start_server):
@@ -548,11 +550,11 @@ def test_sighup_and_sigpipe_are_ignored(start_server):
     server.signal(signal.SIGHUP)
     server.signal(signal.SIGPIPE)
     assert post(server, 1) == (200, True)
-    server.stop()  # with status 0, so no signal ended it
+    server.stop()  # stop() requires exit status 0, so no signal ended the process
 
 
 def test_sigterm_while_starting_ends_it(start_server):
     server = start_server(wait=False)
-    until(lambda: "listening on" in server.log)  # before any device is opened
+    until(lambda: "listening on" in server.log)  # the service listens before it opens a device
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0

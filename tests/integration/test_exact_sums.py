@@ -13,7 +13,8 @@ from support.parts import cut_at, in_parts, post, raw_part, split
 
 FLOAT64 = dtypes.BY_NAME["float64"]
 LARGEST = np.finfo(np.float64).max
-EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]  # around the block sizes of kernels
+# positions around the block sizes of kernels
+EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]
 # Shapes and axes: rows, columns and the middle axis with thousands of lines, then a few long lines.
 LAYOUTS = [
     ((3000, 40), 1),

@@ -397,7 +397,8 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     for wire in wires:
         wire.reset()
     server.await_active(0)
-    until(lambda: server.metric("tally_connections") == 1)  # only the query
+    # the only connection is that of this query
+    until(lambda: server.metric("tally_connections") == 1)
     assert server.metric("tally_clients_gone_total") == 20
     assert works(server)  # the client's quota is free again
 
@@ -558,7 +559,7 @@ def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_to
         wire.half_close()
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert wire.closed()
-    assert server.metric("tally_slow_clients_total") == 0  # the holders of memory kept it
+    assert server.metric("tally_slow_clients_total") == 0  # no holder of memory was cut
     assert server.metric("tally_active_requests") == 3
 
 
@@ -805,7 +806,7 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
         wires = {name: stack.enter_context(server.wire()) for name in begun}
         for name, sent in begun.items():
             wires[name].send(request[:sent]).await_read()
-        until(lambda: server.metric("tally_connections") == 5)  # including the query
+        until(lambda: server.metric("tally_connections") == 5)  # the count includes this query
         server.signal(signal.SIGSTOP)
         until(server.is_stopped)
         kept.send(request)
@@ -885,7 +886,7 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
         for _ in range(10):
             read_on()
         for _ in range(4):  # the idle timeout has passed, but the answer is still being sent
-            assert server.metric("tally_active_requests") == 2  # including the query
+            assert server.metric("tally_active_requests") == 2  # the count includes this query
         # At the minimum rate, the 6 MiB of the answer may take twelve seconds more.
         with contextlib.suppress(ConnectionError):
             while server.metric("tally_active_requests") == 2:
@@ -1049,7 +1050,7 @@ def test_a_request_that_is_refused_inside_its_body_gives_its_memory_back_at_once
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), fields)
     with server.wire() as wire:
         calls.expect_error(wire.send(request[: size // 2]).answer(), 504, "deadline_passed")
-        assert server.metric("tally_active_requests") == 2  # including the query
+        assert server.metric("tally_active_requests") == 2  # the count includes this query
         assert server.metric("tally_memory_reserved_bytes") == 0
         assert server.metric("tally_memory_promised_bytes") == 0
 
@@ -1233,7 +1234,8 @@ def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_ser
     for _ in range(3):
         with server.wire(source="127.0.0.10") as over:
             assert over.send(ASK).answer().body == SUMS
-        until(lambda: server.metric("tally_connections") == FULL - 1)  # including the query
+        # the count includes this query
+        until(lambda: server.metric("tally_connections") == FULL - 1)
     pair = [server.wire(source="127.0.0.2").send(ASK) for _ in range(2)]
     assert all(wire.answer().body == SUMS for wire in [*kept, *pair])
     with server.wire(source="127.0.0.3") as other:

@@ -12,7 +12,7 @@ from support.http import post_bytes
 from support.waiting import until
 
 MIB = 1 << 20
-SPARE = 8 * MIB  # stacks and connection buffers; 1 to 2 MiB were measured
+SPARE = 8 * MIB  # memory for stacks and connection buffers, of which 1 to 2 MiB were measured
 
 
 def peak_of(server, send):

@@ -175,9 +175,9 @@ def test_an_answer_is_whole_or_an_error_whichever_allocation_fails(service, name
         try:
             answer = service.ask(*call)
         except (http.client.HTTPException, ConnectionError):
-            answer = None  # closed: there was no memory for an answer
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # no further allocation to fail
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1
@@ -358,9 +358,9 @@ def test_a_large_answer_is_whole_or_an_error_whichever_large_allocation_fails(
         try:
             answer = service.ask_large(*call)
         except ConnectionError:
-            answer = None  # closed: there was no memory for an answer
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # no further allocation to fail
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1

@@ -66,7 +66,7 @@ def test_the_pace_of_a_device_is_measured_without_a_request(start_server):
     client = start_server().client()
     page = {}
 
-    def measured():  # measured by one worker, while the other is ready
+    def measured():  # one worker measures, while the other one is ready
         page.update(client.get("/v1/devices").json()["devices"][0])
         return page["pace"]
 
@@ -397,4 +397,4 @@ def test_compressed_answers_only_on_request_and_correct(client):
         plain = decode[answer.headers.get("Content-Encoding")](answer.body)
         assert json.loads(plain)["data"][-1] == 1999000
         if "Content-Encoding" in answer.headers:
-            assert answer.headers["Vary"] == "Accept-Encoding"  # for caches
+            assert answer.headers["Vary"] == "Accept-Encoding"  # caches need this header field

@@ -562,7 +562,7 @@ def outer_address():
     """A non-loopback address of this machine; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
+            probe.connect(("192.0.2.1", 9))  # connect() of a datagram socket sends nothing
             return probe.getsockname()[0]
         except OSError:
             return None
@@ -690,7 +690,7 @@ def test_a_key_prefix_is_enforced(start_server):
 
 def test_objects_of_other_users_are_refused(v2, http):
     if os.geteuid() != 0:
-        return  # only root can create one
+        return  # only root can create an object of another user
     with memory(16) as (name, _, path):
         os.chown(path, 12345, 12345)
         calls.expect_error(register(http, "r", name, 0, 16), 403, "forbidden", "key")

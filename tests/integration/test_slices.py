@@ -136,7 +136,7 @@ def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
     over = threading.Event()
 
     def keep_busy(other):
-        short = tensor(other, (SLICE // other.bytes,))  # too short for slices
+        short = tensor(other, (SLICE // other.bytes,))  # this tensor is too short for slices
         with server.wire(PATIENCE_S) as wire:
             while not over.is_set():
                 answer = wire.send(raw_request(other, short)).answer()

@@ -232,7 +232,7 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     for path in links.values():
         assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
     document = "/tally/openapi.json"
-    [described] = client.get(document).json()["servers"]  # relative to the document
+    [described] = client.get(document).json()["servers"]  # the URL is relative to the document
     assert urllib.parse.urljoin(document, described["url"]) == "/tally/"
     client.close()
     server.stop()

@@ -89,7 +89,8 @@ def context_of(tls, low, high):
     context = tls.context()
     context.minimum_version, context.maximum_version = low, high
     if low < ssl.TLSVersion.TLSv1_2:
-        context.set_ciphers("ALL:@SECLEVEL=0")  # otherwise the client itself would refuse
+        # the client's own security level would refuse this
+        context.set_ciphers("ALL:@SECLEVEL=0")
     return context
 
 
@@ -382,7 +383,7 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     server = start_server("--header-timeout-ms", "1500")
     hello = hello_of(tls)
     begun = server.processor_seconds()
-    silent = server.wire()  # finishes its handshake, and sends no request
+    silent = server.wire()  # this client finishes its handshake, and sends no request
     stuck = []
     for at in range(40):
         raw = socket.create_connection(("127.0.0.1", server.port), 60)
@@ -463,7 +464,7 @@ def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, t
         raw.sendall(hello)
     for raw in leaving:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.close()  # a reset
+        raw.close()  # with SO_LINGER, close() resets the connection
     server.pass_time(2)  # the service itself cuts connections in the same round
     server.signal(signal.SIGCONT)
     for raw in beginning:
@@ -571,7 +572,8 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
     for damaged in (good[: len(good) // 2], None):
         lines = server.log.count("stays in use")
         if damaged is None:
-            put(changing.authority.certificate, changing.certificate)  # belongs to another key
+            # this certificate does not belong to the key
+            put(changing.authority.certificate, changing.certificate)
         else:
             changing.certificate.write_bytes(damaged)
         until(lambda lines=lines: server.log.count("stays in use") > lines, 60)
@@ -885,7 +887,8 @@ def test_a_client_key_of_less_than_2048_bits_of_rsa_is_refused(mutual, version):
     for bits, enters in ((2048, True), (1024, False)):
         own = clients.sign(f"rsa-{bits}", "clientAuth", kind=(*RSA, f"rsa_keygen_bits:{bits}"))
         context = ssl.create_default_context(cafile=tls.authority.certificate)
-        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # otherwise the client itself would refuse
+        # the client's own security level would refuse this
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
         context.load_cert_chain(*own)
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
         assert refused(server, context) != enters, bits

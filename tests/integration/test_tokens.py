@@ -455,7 +455,7 @@ def memory_of(process):
             begin, end = (int(place, 16) for place in span.split("-"))
             if "w" in rights and end - begin < 1 << 30:
                 memory.seek(begin)
-                with contextlib.suppress(OSError):  # no readable pages
+                with contextlib.suppress(OSError):  # this piece has no readable pages
                     yield memory.read(end - begin)
 
 
@@ -500,7 +500,8 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
     for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
         pages += client.get(path, bearer("all")).body
     client.close()
-    until(lambda: "path=/v2 " in server.log)  # the last line: a separate thread writes the log
+    # wait for the last line, since a separate thread writes the log
+    until(lambda: "path=/v2 " in server.log)
     process = pathlib.Path(f"/proc/{server.pid}")
     seen = server.log.encode() + pages
     seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()

@@ -187,7 +187,7 @@ def test_unsampled_requests_are_not_sent_and_own_traces_begin_at_the_rate(start_
     traced = [parts(answer) for answer in began if "traceparent" in answer.headers]
     # the first request is sampled, and then one per second
     assert 1 <= len(traced) <= 2 + time.monotonic() - at
-    # only requests for tensors are sampled
+    # without traceparent, only requests for tensors are sampled
     assert "traceparent" not in client.get("/livez").headers
     client.get("/livez", {"traceparent": SAMPLED})
     assert list(collector.trace(TRACE)) == ["GET /livez", "receive", "send"]

@@ -122,7 +122,7 @@ class Count:
             count = len(self.lines)
             self.walk(inner, depth + 1)
             if call.file == "" and len(self.lines) == count and inner.function in self.seen:
-                self.lines.pop()  # a run of the loop without new events
+                self.lines.pop()  # the call was a run of the loop without new events
                 continue
             self.seen.add(inner.function)
             self.files[inner.file] += 1

@@ -233,7 +233,8 @@ def test_a_server_that_hangs_is_not_waited_for_to_give_regions_back(connect, mon
         hung.set()
         began = time.monotonic()
         client.close()
-        assert time.monotonic() - began < 60  # does not wait ten minutes for each region
+        # close() does not wait ten minutes for each region
+        assert time.monotonic() - began < 60
         told = [head for head in server.heads if "unregister" in head]
         assert all("X-Request-Timeout-Ms" in head for head in told) and told
 
@@ -272,7 +273,8 @@ def test_arrays_in_shared_memory_are_not_copied(connect, shm_server, no_copies):
     y = client.empty((3, 1000), "int64")
     assert client.cumsum(x, 1, out=y) is y
     assert np.array_equal(y, expected)
-    assert client.cumsum(x[1], 0, out=y[0]) is not x  # rows of arrays in shared memory, too
+    # rows of an array in shared memory are summed there, too
+    assert client.cumsum(x[1], 0, out=y[0]) is not x
     assert np.array_equal(y[:2], expected[[1, 1]])
     assert client.cumsum(x, 1, out=x) is x
     assert np.array_equal(x, expected)

@@ -269,7 +269,7 @@ class Tallyd:
         """The paths of all open descriptors, as one text."""
         names = []
         for link in self._descriptors():
-            with contextlib.suppress(FileNotFoundError):  # closed since
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
                 names.append(os.readlink(link))
         return "\n".join(names)
 
