@@ -1616,7 +1616,8 @@ class Completion(unittest.TestCase):
     }
 
     def completed(self, shell, script, typed):
-        """The text of each line after a Tab in an interactive shell on a terminal."""
+        """Type lines into an interactive shell on a terminal. Returns each line as the shell
+        completes it after a Tab."""
         told, tell = os.pipe()
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))

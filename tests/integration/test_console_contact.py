@@ -37,7 +37,8 @@ def replace_data(page, *keys):
 
 
 def refused(page, field, **fields):
-    """Send fields that are refused: the error at the field, and the sentence below the form."""
+    """Send fields that are refused. Returns the error at the field, and the sentence below the
+    form."""
     page.set(**fields)
     page["send"].click()
     until(lambda: page[f"{field}-error"].text, what=field)

@@ -134,8 +134,8 @@ def test_the_unit_lets_no_such_call_through(name):
 def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
     start_server, tmp_path, is_enclosed
 ):
-    """If namespaces can be created, the test also shows that serving needs no more of /proc and of
-    users than the unit permits."""
+    """If namespaces can be created, the test also shows that the service works with the part of
+    /proc and with the users that the unit lets it see."""
     if is_enclosed and not can_be_enclosed():
         pytest.skip("no namespaces can be made here")
     enclose, restrict = enclosed() if is_enclosed else lambda: None, filtered(allowed())

@@ -185,8 +185,8 @@ def test_an_output_in_shared_memory_goes_there_whatever_binary_data_output_says(
 @pytest.mark.parametrize("out_at", [0, 1, 4, 12, 400])
 @pytest.mark.parametrize("second_name", [False, True])
 def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second_name):
-    """Input and output at the same address, overlapping, apart, at odd addresses, and in one object
-    under two names."""
+    """Input and output are at the same address, overlap, are apart, are at odd addresses, or
+    are in one object that has two names."""
     with memory(4096) as (name, view, _):
         assert register(http, "r", name, 0, 4096).status == 200
         assert register(http, "s", name, 4, 4092).status == 200

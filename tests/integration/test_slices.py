@@ -1,5 +1,6 @@
-"""Large tensors are scanned in slices, on arrival or when complete: the bits equal those of the
-whole, for every format, type, axis and speed, and despite errors on the way."""
+"""The service scans large tensors in slices, while they arrive or when they are complete. The
+sums have the same bits as those of the whole tensor, for every format, type, axis and speed. A
+client that leaves between two slices does not affect others."""
 
 import concurrent.futures
 import json

@@ -408,7 +408,8 @@ def test_without_dev_null_it_runs_unless_it_needs_it():
 
 
 def test_descriptors_that_were_closed_are_not_taken_for_something_else():
-    """Otherwise the log would be written to the socket or connection that got descriptor 2."""
+    """If the service left descriptor 2 closed, its first socket or connection could get this
+    number, and the log would be written to it."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port}"
     process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
@@ -619,7 +620,8 @@ def handed_over(listener, log_path):
 
 
 def ask(port):
-    """The listener's backlog accepts the connection at once; it is answered once tallyd runs."""
+    """Send a request to the listener: its backlog accepts the connection at once, and tallyd
+    answers when it runs."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
     answer = connection.getresponse()

@@ -257,8 +257,8 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
         done = subprocess.run(command, input=b"[1,2,3]", capture_output=True, timeout=60)
         assert done.returncode != 0 and done.stdout == b"", done
         assert b"certificate" in done.stderr.lower(), done
-    # Not by name: if the name also has an IPv6 address, the client reports the refusal of that
-    # address.
+    # The client connects to an address and not to a name: if a name also has an IPv6 address,
+    # the client reports the refusal of that address.
     v2 = triton.InferenceServerClient(
         f"127.0.0.1:{server.port}", ssl=True, ssl_context_factory=changing.context
     )
