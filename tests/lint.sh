@@ -116,15 +116,15 @@ check_circles() {
     $make -j"$jobs" product-objects &&
         python3 tests/check_circles.py build/release $($make product-list)
 }
-# The tests only: clang-tidy reports clang's warnings for the product. No optimisation is needed, as clang warns
-# before it optimises.
+# clang compiles only the tests here: clang-tidy reports clang's warnings for the product. No optimisation is needed, as
+# clang warns before it optimises.
 check_clang() {
     build_with "$cache/clang" clang clang++ "$clang_flags -O0 -g0 -U_FORTIFY_SOURCE" test-objects cxx-objects
 }
 
-# Every program that a device with its own compiler could request; float16 also for processors that convert it.
-# Programs for processors are compiled by the build, with the same warnings. Shared files are part of each program, so
-# some functions and, depending on the type, some parameters are unused.
+# Compile every program that a device with its own compiler could request; programs of float16 also for processors with
+# instructions that convert float16. Programs for processors are compiled by the build, with the same warnings. Shared
+# files are part of each program, so some functions and, depending on the type, some parameters are unused.
 check_kernels() {
     list=$cache/kernels.list
     ${MAKE:-make} --no-print-directory -s -j"$jobs" build/release/tests/kernels/test_sources &&

@@ -1,11 +1,12 @@
 """Fail on faults in documents: `python3 tests/lint_docs.py [TOP]`.
 
-A Markdown file has lines of at most 120 columns, links to existing targets (including headings),
-and names only existing files, folders and make targets; so do comments that name a document. The
-changelog has no repeated entries. A table behind <!-- table N of FILE --> equals the Nth table
-in the comments of that file.
-Checks the files that git tracks or would track, or all files of a tree without git, such as that
-of `make dist`.
+A Markdown file has lines of at most 120 columns, links to existing targets (including
+headings), and names only existing files, folders and make targets. A comment names only
+existing documents. The changelog has no repeated entries. A table behind
+<!-- table N of FILE --> equals the Nth table in the comments of that file.
+
+Checks the files that git tracks or would track, or all files of a tree without git, such as
+that of `make dist`.
 """
 
 import fnmatch

@@ -133,8 +133,9 @@ def schema_faults(document):
 
 
 def kserve_faults(document):
-    """The kind and the metadata have the same form everywhere; a KServe schema leaves them to
-    others."""
+    """Returns the faults of a document of KServe. KServe's schemas do not check the metadata:
+    these are checked as those of a ConfigMap, since metadata have the same form in every
+    kind."""
     schema = {"$defs": KSERVE["$defs"], **KSERVE[document["kind"]]}
     found = jsonschema.Draft202012Validator(schema).iter_errors(document)
     faults = [f"{error.json_path}: {error.message}" for error in found]

@@ -26,7 +26,7 @@ targets='all opencl unit-tests kernel-tests'
 # shellcheck disable=SC2086  # a list of words
 ${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" WERROR="${CI:+-Werror}" $targets
 
-# A run that is aborted (second signal) does not join its threads.
+# report_thread_leaks=0: a tallyd that a second signal aborts does not join its threads.
 supp=$PWD/tests/sanitizers
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
 # No alternate signal stacks: on processors with large registers, GCC 12's runtime fails to unmap a thread's stack,

@@ -18,7 +18,7 @@ esac
 status=$?
 
 # Elapsed time, and user and system time of all processes.
-times >"$log.times" # not in a pipe: a subshell would count its own children
+times >"$log.times" # no pipe here: in a subshell, times would count only the children of the subshell
 cost="$(($(date +%s) - started)) s, processor $(awk 'NR == 2 {
     split($1, user, /[ms]/); split($2, kernel, /[ms]/)
     printf "%.1f s", 60 * (user[1] + kernel[1]) + user[2] + kernel[2] }' "$log.times")"

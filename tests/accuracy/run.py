@@ -2,15 +2,18 @@
 
     build/venv/bin/python tests/accuracy/run.py [--quick] [--torch] [--types LIST]
 
-Starts tallyd on a free port, sends each input as raw bytes, and prints for every output the largest and the mean
-distance from the exact running sum, in units in the last place of the element type at that sum (0.5 is a correctly
-rounded result). Every output of Tally must be the exact sum, rounded once: an output that is not ends the run with
-status 1. --quick: a thousand elements of each kind, for the test suite. math.fsum sums the elements up to each output
-as float64, and its result is rounded to the element type; lines of more than 1000 elements are left out there.
+Starts tallyd on a free port, sends each input as raw bytes, and prints for every output the
+largest and the mean distance from the exact running sum, in units in the last place of the
+element type at that sum (0.5 is a correctly rounded result). Every output of Tally must be the
+exact sum, rounded once: an output that is not ends the run with status 1. --quick: a thousand
+elements of each kind, for the test suite. math.fsum sums the elements up to each output as
+float64, and its result is rounded to the element type; it is measured only for lines of at most
+1000 elements.
 
-The exact sums are integers: every input is a multiple of 2^-1074. They are kept as limbs of 38 bits, one array of
-running sums for each, so that NumPy adds them: ten million limbs stay below 2^63. Of more than a million outputs
-every 97th is looked at.
+The exact sums are integers: every input is a multiple of 2^-1074. Each integer is split into
+limbs of 38 bits, and NumPy sums the limbs of each position separately: the sum of ten million
+limbs stays below 2^63. If a line has more than a million outputs, only every 97th output is
+compared.
 """
 
 import argparse
@@ -165,7 +168,8 @@ def range_end(name):
 
 
 def are_rounded_once(error, got, exact, name):
-    """Whether each output is a nearest number of the type. The last bits of `error` are rounded."""
+    """Whether each output is a number of the type that is nearest to the exact sum. The
+    comparison allows for the rounding in the last bits of `error`."""
     outside = np.abs(exact.value) >= range_end(name)
     half = ulps(exact.value, name) / 2 * (1 + 1e-12)
     infinite = np.isinf(got) & (np.sign(got) == np.sign(exact.value))
@@ -173,8 +177,8 @@ def are_rounded_once(error, got, exact, name):
 
 
 def measure(x, name, exact, places, run, must_be_exact):
-    """(largest error, mean error, outputs out of range, whether every output is rounded once if
-    required)"""
+    """Returns the largest error, the mean error, the number of outputs out of range, and false
+    if outputs are not the exact sums rounded once although `must_be_exact` demands it."""
     got = decode(run(x)[places], name)
     finite = np.isfinite(got)
     error = exact.distance(np.where(finite, got, 0.0))

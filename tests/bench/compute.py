@@ -147,8 +147,8 @@ def describe(dtype, shape, axis, *flags):
 
 
 def rounds_of(calls, settings):
-    """Seconds of each call in each round. A call that fails is left out from then on, with its
-    reason."""
+    """Returns the seconds of each call in each round, and for each call that failed the reason.
+    A call that failed is not repeated in later rounds."""
     times, lost = {name: [] for name in calls}, {}
     began, done = time.monotonic(), 0
     while done < (settings.rounds or ROUNDS):

@@ -93,7 +93,8 @@ class Runs:
         self.size = f"{math.ceil(ROWS * columns * 4 / (1 << 20))} MiB"
 
     def one_request(self):
-        """(seconds, digest) of the command with one tallyd; its output is hashed and not stored."""
+        """Sum the flat file with the command and one tallyd. Returns (seconds, digest); the
+        output is hashed and not stored."""
         flat = self.folder / "in.raw"
         command = [load.BIN / "tally", "cumsum", *FLAT, "--shape", f"{ROWS},{self.columns}"]
         command += ["--url", self.urls[0], flat]
@@ -110,7 +111,8 @@ class Runs:
         return seconds, joined(rows)
 
     def summed(self, chunks, ours=True, disturb=None):
-        """(seconds, digest) of a Zarr with a chunking; `disturb` is called in the middle."""
+        """Sum the Zarr array with these chunks, and call `disturb` in the middle. Returns
+        (seconds, digest)."""
         import dask.array as da
         import zarr
 

@@ -67,8 +67,8 @@ def rounded(value):
 
 
 def slim(row):
-    """Of several element types only the case with the least ratio is kept; the notes list the
-    others."""
+    """The row as the file keeps it: only the element type with the least ratio has a case,
+    since the notes list the other types."""
     kept = ("work", "against", "ratio", "goal", "verdict")
     row = {key: row[key] for key in row if key in kept or row[key] not in (None, "", [], {})}
     if "cases" in row and len({case["bytes"] for case in row["cases"]}) == 1:

@@ -24,7 +24,8 @@ ROOT = HERE.parent.parent
 BIN = ROOT / os.environ.get("TALLY_TEST_BIN", "build/bin")
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
-# processors kept busy by other programs; with more, figures are unreliable and ratios less so
+# processors used by other programs. If they use more, measured times are unreliable; ratios
+# suffer less.
 QUIET = 0.2
 PREFIX = f"tally_bench_{os.getpid()}_"  # prefix of files in shared folders
 
@@ -63,7 +64,7 @@ def cpu_seconds(pid):
     ]:
         with contextlib.suppress(OSError):
             fields = stat.read_text().rsplit(")", 1)[1].split()
-            # of the process, and of its ended children
+            # processor time of the process, and of its children that have ended
             total += sum(int(n) for n in fields[11:15]) / tick
     return total
 
@@ -100,7 +101,7 @@ def end(child, patience=30):
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(patience)
     with contextlib.suppress(ProcessLookupError):
-        # the remaining processes of the group, or the child itself
+        # kill the remaining processes of the group, or the child itself
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 

@@ -25,7 +25,7 @@ PORT = 8000
 NETWORK = "10.213.7"  # network of the bridge; without namespaces, 127.0.0
 GROUPS = pathlib.Path("/sys/fs/cgroup")
 TALLYD_SHARE = 0.25  # share of a pair's memory that tallyd uses for tensors
-WORKER_SHARE = 0.65  # for a worker
+WORKER_SHARE = 0.65  # share of a pair's memory that a worker may use
 
 
 def run(*command):
@@ -154,7 +154,7 @@ class Pairs:
 
     @staticmethod
     def _remove(group):
-        for _ in range(500):  # its processes are exiting
+        for _ in range(500):  # rmdir() fails until all processes of the group have exited
             with contextlib.suppress(OSError):
                 group.rmdir()
                 return

@@ -109,7 +109,8 @@ def side_by_side(calls):
 
 
 def against_one(library, part_mib, rounds, quick):
-    """Two lines, each a chain of parts; two parts are in flight at a time."""
+    """Sum two lines in parts, with one part of each line in flight, and compare with one
+    request for both lines."""
     line = (64 if quick else 512) * MIB
     buffers = [ctypes.create_string_buffer(line) for _ in range(2)]
     whole = ctypes.create_string_buffer(2 * line)
@@ -163,8 +164,8 @@ def carry(library, rounds):
 
 
 def file_through(base, folder, rounds, quick):
-    """Send a file in the page cache through `tally`; for comparison, through socat to a relay that
-    sends it to a third process."""
+    """Measure `tally` with a file that is in the page cache. The comparison sends the same file
+    with socat over two connections: to a relay, and from the relay to a third process."""
     if shutil.which("socat") is None:
         raise RuntimeError("socat is missing: sh deploy/install-deps.sh test")
     size = (256 if quick else 10240) * MIB

@@ -92,8 +92,8 @@ def grid_y(picture, axis, top, left, right, unit=""):
 
 
 def by_layout(rows, of=""):
-    """Ratio of the payload to the copy's, one line per layout: float32 in place and apart, and the
-    least of the other types."""
+    """Draw the speed of a scan relative to that of a copy, one line per layout: float32 in
+    place, float32 with a separate output, and the slowest of the other types."""
     layouts = {}
     for row in rows:
         by_type = not re.search(r", [\d.]+ ([KMG]iB|MB)$", row["work"])

@@ -2,9 +2,9 @@
 TCP, over a Unix socket, through shared memory, and with arrays allocated in shared memory
 (Client.empty).
 
-The input is one line of float32. All are called alternately, as in compute.py, and their outputs
-are compared. Tally adds in float64, which is its default. Each call of Tally verifies the answer
-and writes it into an array of the caller.
+The input is one line of float32. Libraries and Tally are called alternately, as in compute.py,
+and their outputs are compared. Tally adds in float64, which is its default. Each call of Tally
+verifies the answer and writes it into an array of the caller.
 """
 
 import contextlib
@@ -54,7 +54,8 @@ def timed(client, x, out):
 
 
 def measure(where, engines, ways, settings, count):
-    """Seconds by name, round by round, and the names without an answer or with a different one."""
+    """Returns the seconds of each library and each way in each round, and the reasons of those
+    that failed or gave different sums."""
     x = np.random.default_rng(SEED).integers(-8, 8, count).astype(np.float32)
     source = os.path.join(where, "x")
     x.tofile(source)

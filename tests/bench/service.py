@@ -1,8 +1,8 @@
 """(c) The service under wrk against a bare libmicrohttpd daemon that does the same I/O.
 
-One wrk thread with 1 to 128 connections. Kernels are built and one second (or request) warms up;
-then tallyd and the bare daemon are measured alternately. Ratio: requests per second within the
-same round.
+One wrk thread with 1 to 128 connections. One second of requests, or one large request, warms up
+and builds the kernels. Then tallyd and the bare daemon are measured alternately. A ratio
+compares the requests per second of the same round.
 """
 
 import contextlib
@@ -22,12 +22,13 @@ sys.path.insert(0, str(load.ROOT / "tests/load"))
 import overload  # noqa: E402
 
 SECONDS = 1
-SECONDS_LARGE = 3  # for requests that take about 10 ms each
+SECONDS_LARGE = 3  # seconds of a measurement if a request takes about 10 ms
 ROUNDS = 3
 SECONDS_BESIDE = 6
 ROUNDS_BESIDE = 3
 RATE_BESIDE = 1000  # requests per second
-LEAST_BESIDE = 0.9  # share of their rate alone that large requests must keep
+# least ratio of the rate of large requests beside small ones to their rate alone
+LEAST_BESIDE = 0.9
 BESIDE = (
     (4, 10),
     (64, 50),
@@ -176,7 +177,8 @@ class Beside:
         )
 
     def at_a_rate(self, connections):
-        """Loss of the large requests beside 1000 small ones per second."""
+        """The rate of large requests beside 1000 small ones per second, relative to their rate
+        alone."""
         options = {"connections": 8, "rate": RATE_BESIDE, "warm": 0, "seconds": SECONDS_BESIDE}
         runs = {
             "alone": lambda: self.run_large(connections, lambda: time.sleep(SECONDS_BESIDE)),
@@ -220,7 +222,7 @@ def paced(base):
         args = work.wrk_args(4)
         top = load.wrk(base + work.path, body, **args)["rps"]
         args["connections"] = max(1, round(0.8 * top * between_s))
-        # the pause is shortened, as connections also spend time waiting for answers
+        # Correct the number of connections: each also spends time waiting for its answers.
         for _ in range(4):
             run = load.wrk(base + work.path, body, delay_ms=delay_ms, **args)
             rate = run["rps"] / top

@@ -15,7 +15,7 @@ from works import RAW
 
 STARTS = 7
 FIRSTS = 5  # number of starts, each followed by a first request for a tensor
-LATER = 20  # requests after each
+LATER = 20  # number of later requests after each first one
 TENSORS = [
     ("float32", "16384,1024", 1, 4 << 24),
     ("float32", "16384,1024", 0, 4 << 24),
@@ -30,8 +30,8 @@ TENSORS = [
 
 @contextlib.contextmanager
 def tallyd_as_in_the_image():
-    """Without PoCL, which test machines have and containers have not: the loader would map 60 MB of
-    its libraries."""
+    """Run tallyd without PoCL, as in the image. On a test machine, the loader would otherwise
+    map 60 MB of PoCL's libraries."""
     with (
         tempfile.TemporaryDirectory() as empty,
         load.tallyd(env={"OCL_ICD_VENDORS": empty}) as both,

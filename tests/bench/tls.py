@@ -28,9 +28,9 @@ from support.certificates import Authority, Tls  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 BYTES = 64 << 20
-LARGE = 8  # requests a round
+LARGE = 8  # number of large requests in a round
 SECONDS = 3
-REFUSED = 40  # handshakes
+REFUSED = 40  # number of refused handshakes that are measured
 NAMES = {"one name": 1, "127 names": 127, "3,500 names": 3500}
 
 
@@ -41,7 +41,7 @@ def said_by(*command, **options):
 
 
 def openssl_rate():
-    """Bytes per second."""
+    """Bytes per second that `openssl speed` encrypts with AES-128-GCM."""
     said = said_by("openssl", "speed", "-seconds", 1, "-bytes", 16384, "-evp", "aes-128-gcm")
     return float(re.search(r"^AES-128-GCM +([0-9.]+)k", said, re.M)[1]) * 1000
 

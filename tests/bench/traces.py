@@ -26,7 +26,7 @@ import load
 import works
 
 TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
-GOAL = 1  # per cent
+GOAL = 1  # largest cost of the collector, in per cent of the processor time
 TURNS = 4  # turns of a life after the first one, in which the first batch is sent
 BATCH_S = 10  # time between two batches
 SECONDS = 0.4  # length of a turn

@@ -146,7 +146,7 @@ example() { # example NAME TEXT [static]
     local d="$scratch/root/opt/tally" flags
     flags=$(PKG_CONFIG_PATH=$d/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/root \
         pkg-config --cflags ${3:+"--$3"} --libs tally) || return 1
-    # as in docs/client.md
+    # docs/client.md links the static library with this option.
     [ "$#" -lt 3 ] || flags=$(echo "$flags" | sed 's/-ltally/-l:libtally.a/')
     # shellcheck disable=SC2046,SC2086
     cc -std=c11 -Wall -Wextra -Werror $(flags_of_mode) -o "$scratch/$1" "client/examples/$1.c" $flags &&
@@ -188,7 +188,7 @@ memory_tests() {
     local name
     case $mode in
     release | debug) ;;
-    *) return ;; # their builds would give the same result
+    *) return ;; # the sanitizers of these builds find the same faults
     esac
     if ! command -v valgrind >/dev/null 2>&1; then
         skip "valgrind" "not here; asan and tsan builds look for the same"

@@ -25,7 +25,8 @@ from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
-SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))  # slowdown of an instrumented build
+# factor by which an instrumented build is slower
+SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))
 COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
@@ -444,7 +445,7 @@ class Cumsum(Directory):
         self.assertEqual(os.stat(source).st_mode & 0o777, 0o640)
 
     def test_standard_output_is_not_the_input(self):
-        """A command that reads its own output would never end, or would add its own sums."""
+        """A command that reads its own output would never end, or would sum its own results."""
         source = self.path("in.csv", b"1,2\n3,4\n")
         for line in ("cumsum in.csv >>in.csv", "cumsum -f csv <in.csv 1<>in.csv"):
             done = subprocess.run(
@@ -489,7 +490,8 @@ class Cumsum(Directory):
         self.assertEqual(self.files(), ["in.json", "out.npy"])
 
     def test_a_file_of_another_kind_is_named_before_it_is_sent(self):
-        """The content counts, not the name or --format. No server is asked."""
+        """The command detects the kind by the content, not by the name or --format, and sends
+        no request."""
         file = npy("<f4", (2,), bytes(8))
         for name, content, flags, *texts in [
             ("x.json", file, [], "x.json looks like an NPY file", "--format npy"),
@@ -532,7 +534,8 @@ class Cumsum(Directory):
             process.communicate()
 
     def test_places_and_sizes_are_those_of_the_users_text(self):
-        """Errors refer to the user's text, not to the request that is made from it."""
+        """Positions and sizes in errors refer to the text that the user gave, not to the
+        request that the command makes of it."""
         for text, *says in [
             (b"[1,2]]", "byte 6", "']'", "behind the array"),
             (b" [[1,2],\n[3,4]] x", "byte 17", "'x'", "behind the array"),
@@ -669,7 +672,8 @@ class Cumsum(Directory):
         os.mkfifo(self.path("pipe"))
         source = self.path("in.json", b"[1]")
         places = (["-f", "npy", self.path("pipe")], [source, "-o", self.path("pipe")])
-        for arguments in 10 * places:  # most signals arrive before the wait, some during it
+        # most signals arrive before the command waits, some while it waits
+        for arguments in 10 * places:
             process = subprocess.Popen(
                 [TALLY, "cumsum", "-u", URL, *arguments], stderr=subprocess.PIPE
             )
@@ -691,7 +695,8 @@ class Cumsum(Directory):
         for wait_for_it in (False, True):
             command = [TALLY, "cumsum", "-u", URL, "-f", "text", self.path("in")]
             process = subprocess.Popen([*command, "-o", self.path("out")])
-            if wait_for_it:  # the command has opened both files, or waits
+            # let the command open the input pipe and block in open() of the output pipe
+            if wait_for_it:
                 time.sleep(0.2)
             with open(self.path("in"), "wb") as writer:
                 writer.write(b"1\n2\n")
@@ -716,7 +721,7 @@ class Cumsum(Directory):
             ("1KiB", 1024),
             ("1 kib", 1024),
             ("2Ki", 2048),
-            ("2K", 1024),  # 2000 bytes of the part hold whole rows
+            ("2K", 1024),  # 2000 bytes hold one whole row of 1024 bytes
             ("3kB", 2048),
             ("1MiB", 4096),
             ("64M", 4096),
@@ -891,7 +896,8 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, status, (told, done.stderr))
 
     def test_an_answer_that_is_cut_without_a_length_is_none(self):
-        """The answer would end with the connection."""
+        """Without a length, the client would take the end of the connection for the end of the
+        answer."""
         raw = "application/octet-stream"
         numbers = struct.pack("<2q", 1, 3)
         whole = b'{"dtype":"int64","shape":[2],"data":[1,3]}\n'
@@ -950,8 +956,8 @@ class Cumsum(Directory):
         self.assert_failed(done, 2, "in.bin has 16 bytes of int32, and shape and strides make 20")
 
     def test_an_answer_without_end_is_cut_off(self):
-        """The command does not trust the answer's header. The server sends no more than a few
-        buffers hold."""
+        """The command stops reading at its own limit, whatever the header of the answer
+        announces. It must close the connection before the server has sent `at_most` bytes."""
         chunks = "Transfer-Encoding: chunked\r\n\r\n"
         kind = "Content-Type: application/json\r\n"
         spaces = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
@@ -1610,7 +1616,8 @@ class Completion(unittest.TestCase):
     }
 
     def completed(self, shell, script, typed):
-        """The text of each line after a Tab in an interactive shell on a terminal."""
+        """Type lines into an interactive shell on a terminal. Returns each line as the shell
+        completes it after a Tab."""
         told, tell = os.pipe()
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
@@ -1647,7 +1654,8 @@ class Completion(unittest.TestCase):
                     if unread.endswith(b"\n"):
                         lines += [line.decode() for line in unread.splitlines()]
                         unread = b""
-                        # kill the line, type the next one, press Tab, and report it
+                        # clear the line (Ctrl-U), type the next one, press Tab, and let the
+                        # shell report the line (Ctrl-T)
                         if len(lines) <= len(typed):
                             next_one = typed[len(lines) - 1].encode()
                             os.write(mine, b"\x15" + next_one + b"\t\x14")
@@ -1687,8 +1695,8 @@ class Completion(unittest.TestCase):
             "tally cumsum --output on": "one.npy",
             "tally health on": "",
         }
-        # fish 4 also lists options that contain the letters elsewhere, after those that begin with
-        # them.
+        # fish 4 lists first the options that begin with the typed letters, then options that
+        # contain these letters elsewhere. Only the first one is compared.
         asked = [f"echo (complete -C '{line}' | string replace -r '\\t.*' '')[1]" for line in cases]
         with tempfile.TemporaryDirectory() as folder:
             open(os.path.join(folder, "one.npy"), "w").close()

@@ -35,7 +35,8 @@ def transposed(rows, count):
 
 class Attributes(Directory):
     def dead(self, *arguments, stdin=b""):
-        """Run the command without a server, so that every refusal precedes the first request."""
+        """Run the command with the address of no server: it must refuse before it sends a
+        request."""
         return tally(*arguments, stdin=stdin, url="http://127.0.0.1:1")
 
     def test_files_of_every_layout_in_parts_have_the_sums_of_the_whole(self):

@@ -37,7 +37,7 @@ from test_cli import (
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
-LONG = "TALLY_TEST_LONG" in os.environ  # make soak-client
+LONG = "TALLY_TEST_LONG" in os.environ  # set by `make soak-client`
 MIB = 1 << 20
 
 SLOW_NAMES = b"""
@@ -145,10 +145,10 @@ class Tallyd:
         assert self.begin(), "tallyd does not start"
 
     def begin(self):
-        """Whether the server starts."""
+        """Start the server. Returns false if it exits before it is ready."""
 
         def limited():
-            if self.limit:  # limits the address space; drivers that it finds may take more
+            if self.limit:  # limits the private writable memory of the server
                 resource.setrlimit(resource.RLIMIT_DATA, (self.limit, self.limit))
 
         self.process = subprocess.Popen(
@@ -180,7 +180,8 @@ class Tallyd:
 class Files(Directory):
     def test_parts_have_the_bits_of_the_whole(self):
         rng = random.Random(17)
-        some, one = ("2048", "300"), ("4",)  # bytes of a part: several elements, and one at a time
+        # bytes of a part: `some` fit several elements, `one` fits one
+        some, one = ("2048", "300"), ("4",)
         for shape, cuts in (
             ([3000], some),
             ([7, 400], some),
@@ -247,7 +248,7 @@ class Files(Directory):
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
         self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "not written whole")
-        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # without any element
+        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # the array has no elements
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
     def test_the_ending_of_a_result_is_that_of_a_format(self):
@@ -297,7 +298,7 @@ class Files(Directory):
             self.assert_failed(done, 2, "of a stream only the first size can be open")
 
     def test_an_input_that_is_written_to_meanwhile_is_no_input(self):
-        """The sums would mix old and new elements."""
+        """If the file changes between two parts, the sums would mix old and new elements."""
         count = 1 << 16
         for name, content, options in (
             ("in.npy", npy("<i8", (count,), bytes(8 * count)), []),
@@ -311,7 +312,8 @@ class Files(Directory):
                     if number == 0:
                         before = os.fstat(file.fileno()).st_mtime_ns
                         os.pwrite(file.fileno(), content[-1:], len(content) - 1)
-                        os.utime(source, ns=(0, before ^ 1))  # the clock may be coarse
+                        # the file system's clock may be too coarse to show the write
+                        os.utime(source, ns=(0, before ^ 1))
                     return forward(head, body), True
 
                 with Server(overwrite) as s:
@@ -327,7 +329,8 @@ class Files(Directory):
 
         def cut(number, head, body):
             os.truncate(source, 1000)
-            os.utime(source, ns=(0, before))  # the clock may be coarse
+            # the file system's clock may be too coarse to show the write
+            os.utime(source, ns=(0, before))
             return forward(head, body), True
 
         with Server(cut) as s:
@@ -384,7 +387,7 @@ class Files(Directory):
 
 
 class Servers(Directory):
-    """Servers that die."""
+    """The command continues when its server dies."""
 
     def start(self, server, *arguments, stdin=None):
         return subprocess.Popen(
@@ -464,7 +467,8 @@ class Servers(Directory):
             self.assertEqual(self.files(), ["in.npy"])
 
     def test_a_busy_server_is_asked_less_and_less_often(self):
-        """A command with a job in parts waits for a server that has answered before."""
+        """If the server has already answered a part, the command keeps waiting for a busy
+        server."""
         busy = answer(
             b'{"error":"full","code":"queue_full"}', status="503 X", headers="Retry-After: 99\r\n"
         )
@@ -476,7 +480,7 @@ class Servers(Directory):
             process = self.start(s, "--part-bytes", "8", "--timeout", "1")
             _, shown = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 4, shown)
-        # after 0, 0.2, 0.6 and 1.4 seconds, not every 0.2 seconds
+        # The command asks after 0, 0.2, 0.6 and 1.4 seconds, and not every 0.2 seconds.
         self.assertIn(s.count, range(2, 6))
 
     def test_a_server_behind_a_proxy_is_waited_for_too(self):
@@ -563,7 +567,8 @@ class Servers(Directory):
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_output_that_fails_in_between_is_an_error_where_its_end_is_written(self):
-        """A write fails as on a full pipe that another process made non-blocking."""
+        """The preloaded library lets one write fail, and later writes succeed. A full pipe does
+        the same if another process made it non-blocking."""
         code = self.path("output.c", FAILING_OUTPUT)
         library = self.path("output.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
@@ -675,7 +680,8 @@ class Streams(Directory):
         self.assertIn("(3,)", header)
         self.assertEqual(data, int64s(1, 3, 6))
         numbers, sums = running_sums(1000)
-        # for one of these ranks only the shape exceeds the room of the head
+        # The command writes the header again when the number of rows is known. For every rank,
+        # the longer shape must fit into the bytes that were reserved for the first header.
         for rank in range(2, 24):
             shape = "-1" + (rank - 1) * ",1"
             out = ["-F", "npy", "-o", self.path("out.npy")]

@@ -36,7 +36,8 @@ class Text(Directory):
                 self.assertEqual(self.sums(text, *flags.split()), expected)
 
     def assert_refused(self, *cases):
-        """Each refusal prints the rows before the bad one."""
+        """Check the message of each refusal, and that the rows before the bad one were
+        printed."""
         for text, flags, rows, *says in cases:
             with self.subTest(text=text[:40], flags=flags):
                 done = self.done(text, *flags.split())
@@ -286,7 +287,7 @@ class Text(Directory):
             ("1\n1e2\n", "", "1\n101.0\n"),
             ("0\n0.5\n", "-F json", "[0,0.5]\n"),
             ("-3\n-0.0\n", "", "-3\n-3.0\n"),
-            # float64 cannot represent 2^53+1, but the exact sum continues.
+            # float64 cannot represent 2^53+1, but the later sums still contain it exactly.
             (
                 "9007199254740993\n0.5\n-9007199254740992\n",
                 "",
@@ -458,7 +459,8 @@ class Text(Directory):
                     process.stdout.close()
 
     def test_good_rows_of_parts_before_a_bad_one_are_printed(self):
-        """Also when two parts are in flight, and the bad row is read before they end."""
+        """The rows are printed even if the command reads the bad row while two parts are in
+        flight."""
         rows = 2000
         text = "".join(f"{i} 1\n" for i in range(rows)) + "x 1\n" + "1 1\n" * 100
         for axis in ("0", "1"):

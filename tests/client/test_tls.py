@@ -64,7 +64,7 @@ class Proxy:
                     self._pump(client, server)
                     answers.join()
         except OSError:
-            pass  # from a client that refused the certificate
+            pass  # the client refused the certificate
 
     @staticmethod
     def _pump(source, target):
@@ -117,7 +117,8 @@ class Tls(unittest.TestCase):
     def test_the_authorities_of_the_system_are_not_trusted_beside_the_one_that_is_named(self):
         """The server's authority is in the system's folder, which libcurl searches by default."""
         trusted = os.path.join(self.folder.name, "system")
-        other, _ = make_certificate(self.folder.name, "other", "other.test")  # with another subject
+        # its subject is not that of the server's authority
+        other, _ = make_certificate(self.folder.name, "other", "other.test")
         of_subject = ["openssl", "x509", "-noout", "-hash", "-in", self.certificate]
         name = subprocess.run(of_subject, check=True, capture_output=True, text=True).stdout.strip()
         os.mkdir(trusted)
@@ -147,7 +148,7 @@ class Tls(unittest.TestCase):
             self.expect_sums(self.other_name, flag)
 
     def test_a_file_that_is_not_there_is_wrong_usage(self):
-        """Waiting for the server would never end."""
+        """The command must not retry: the file would still be missing."""
         missing = os.path.join(self.folder.name, "missing.pem")
         for options in (("--cacert", missing), ("-k", "--cert", missing)):
             status, out, told = tally(self.url, *options)

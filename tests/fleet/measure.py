@@ -40,7 +40,7 @@ import overload  # noqa: E402
 KIB = 1 << 10
 SIZES = [64 * KIB << step for step in range(8)]
 WEIGHTS = [100, 66, 44, 29, 19, 13, 8, 6]
-LONGEST = 64 << 20  # a long size, from which longer ones are extrapolated
+LONGEST = 64 << 20  # bytes; times of larger tensors are extrapolated from this size
 RATES = (160, 400, 640)  # requests per second: about 0.1, 0.3 and 0.5 of two cores
 QUANTILES = 41
 CLIENTS, CONNECTIONS = 16, 8  # client processes, and connections of each
@@ -72,7 +72,8 @@ class Meter:
         self.proxy = fleet.proxy.pid
         self.server = overload.Server(fleet.port, self.proxy)
         for process in (*self.tallyds, self.proxy):
-            overload.set_nice(process, overload.NICE)  # the share of other programs is small
+            # other programs get little processor time
+            overload.set_nice(process, overload.NICE)
 
     def work_s(self):
         """Seconds that the replicas spent computing and encoding."""
@@ -130,11 +131,13 @@ class Meter:
 
 
 def alone(meter, kind, size, core):
-    """The time of a request that meets no other request (such a request is not sent) and finds all
-    processes asleep. `core` is the part of the processor time that is the work of the replica;
-    the rest is shared overhead.
+    """Measure requests that are alone in the fleet: with one connection, load_client skips a
+    request if the previous one is not answered yet. All processes are asleep when a request
+    arrives. `core` names the processor time that is the work of the replica; the rest of the
+    processor time is overhead.
     """
-    rate = min(80, 0.25 / (0.6e-3 + size * 4e-9))  # uses a quarter of the time
+    # requests are in flight for about a quarter of the time
+    rate = min(80, 0.25 / (0.6e-3 + size * 4e-9))
     run = meter.run([kind], connections=1, rate=rate, seconds=ALONE_S)
     times = [ms for _, ms in run["answers"]]
     core_ms = 1e3 * run[core] / len(times)

@@ -40,8 +40,9 @@ import tally  # noqa: E402
 
 BARE, RETRYING = 8, 3
 SHORT = {r"inter 1s fall 2": "inter 100ms fall 2"}
-SHORT_DELAY_MS = 1200  # six times the time of the checks
-# elements; HAProxy can repeat requests of the first two sizes
+SHORT_DELAY_MS = 1200  # HAProxy needs 200 ms, two checks, to notice that a replica drains
+# Sizes in elements. Requests of the first two sizes fit into HAProxy's buffer (16 KiB), so that
+# HAProxy can send them to another replica.
 SIZES = (12, 1000, 40_000, 1_000_000)
 SHORT_SIZES = (12, 1000, 40_000, 200_000)
 SHORT_PAUSE_S = 0.02  # pause of a client between two requests, so that other processes can run
@@ -168,15 +169,17 @@ def rolling(fleet, crowd, settings):
 
 
 def killing(fleet, crowd, settings):
-    """Kill the replicas one after the other. Returns how many requests of bare clients failed:
-    those that began before HAProxy could know, and those that began later."""
+    """Kill the replicas one after the other. Returns the number of failed requests of bare
+    clients that began before HAProxy had noticed the kill, and the list of those that began
+    later."""
     under_way, later = 0, []
     for number in range(settings.kills):
         crowd.more(settings.answers)
         before = len(crowd.failures)
         replica = fleet.replicas[number % len(fleet.replicas)]
         replica.kill()
-        fleet.ask("show info")  # HAProxy has processed its connections since the kill
+        # when HAProxy answers, it has noticed the closed connections of the replica
+        fleet.ask("show info")
         gone = time.monotonic()
         crowd.more(settings.answers)
         replica.start()

@@ -24,7 +24,7 @@ SECONDS = 2.0
 
 
 def works():
-    """(kind, connections)"""
+    """Yields (kind of request, number of connections)."""
     yield overload.small(), 32
     yield overload.long_json(), 32
     for kib, connections in ((64, 16), (1024, 8), (16384, 4), (65536, 4)):

@@ -136,7 +136,7 @@ SIZES = [4, 1, 2, 3, 5, 7, 8, 16, 33, 100, 256, 300, 1024, 1030, 4096, 0]
 CHUNKED, GZIP, DEFLATE_CHUNKED, EXPECT, LEAVE, WANTS_GZIP, WANTS_DEFLATE = 1, 2, 3, 4, 8, 16, 32
 EXCLUSIVE, REVERSE, LAST_AXIS = 1, 2, 4
 HANGS, FAILS, FAILS_INTACT, SHORT = 4, 2, 1, 3
-TCP = 3  # the client
+TCP = 3  # number of the client that uses TCP
 
 
 def record(op, client=0, data=b""):
@@ -150,7 +150,7 @@ def ask(kind, dtype=I32, shape=(4,), flags=0, framing=0, deadline=0, share=0, cl
     return record(REQUEST, client, bytes([*params, share, count]) + edits)
 
 
-LARGE = (4096, 4)  # many slices
+LARGE = (4096, 4)  # a shape that is cut into many slices
 SCRIPTS = {
     "raw": ask(RAW),
     "raw-tcp": ask(RAW, U64, (3, 5), LAST_AXIS | REVERSE, client=TCP),

@@ -32,8 +32,8 @@ def scan(x, axis=0, exclusive=False, reverse=False):
 
 
 def number(value):
-    """The shortest digits for the value's own type in Python's notation; exponents without '+' or
-    leading zeros."""
+    """The shortest text from which the same number of the value's type can be read, in Python's
+    notation. An exponent has no '+' and no leading zeros."""
     if value.dtype.kind != "f":
         return str(int(value))
     if np.isnan(value):

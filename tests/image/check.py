@@ -33,7 +33,8 @@ def post(url, document):
 
 
 def wait_ready(url, started, seconds=180):
-    """Poll until it is ready; `started` is the time of day at which it was started."""
+    """Poll the service until it is ready; `started` is the time of day at which it was
+    started."""
     while time.time() - started < seconds:
         try:
             with urllib.request.urlopen(url + "/readyz", timeout=5):

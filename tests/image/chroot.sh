@@ -14,7 +14,7 @@ root=$2
 shift 2
 mount --make-rprivate /
 mount --bind "$root" "$root"
-mkdir -p "$root/proc" "$root/sys" "$root/dev" # as a container engine does
+mkdir -p "$root/proc" "$root/sys" "$root/dev" # a container engine creates these folders, too
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --bind /dev "$root/dev"

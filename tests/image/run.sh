@@ -5,7 +5,7 @@
 #
 #   tests/image/run.sh            prints figures, then "N passed, N failed"
 #
-# With docker or podman they run as containers; with buildah alone, in a chroot with the same restrictions (needs
+# With docker or podman the images run as containers; with buildah alone, in a chroot with the same restrictions (needs
 # root). See build.sh for the variables.
 set -eu
 
@@ -116,7 +116,7 @@ packages_install() {
 # label_is NAME TEXT
 label_is() { [ "$(inspect "index .Config.Labels \"org.opencontainers.image.$1\"")" = "$2" ]; }
 
-# sbom_is_right: SPDX's own tool finds no fault with it, and it has each package of the image.
+# sbom_is_right: SPDX's own tool finds no fault in the SBOM, and the SBOM has each package of the image.
 sbom_is_right() {
     for file in usr/share/doc/tally/sbom.spdx.json var/lib/dpkg/status.d; do
         case $tool in

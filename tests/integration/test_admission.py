@@ -37,7 +37,8 @@ def test_headers_alone_take_nothing_of_the_budget(start_server):
         )
         for _ in range(4)
     ]
-    until(lambda: server.metric("tally_active_requests") == 31, 20)  # including the query
+    # the count includes this query
+    until(lambda: server.metric("tally_active_requests") == 31, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert server.metric("tally_memory_promised_bytes") == 0
     assert works(server)
@@ -146,7 +147,7 @@ def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sendi
         f"Content-Type: {calls.RAW}\r\nTransfer-Encoding: chunked\r\n\r\n"
     ).encode()
     with server.wire() as wire:
-        # more than the header announced
+        # the body is longer than the header announced
         wire.send(head + b"%x\r\n" % (2 * size) + bytes(size + 2 * MIB))
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert server.metric("tally_admission_active") == 0
@@ -154,7 +155,8 @@ def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sendi
 
 
 def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(start_server):
-    """Not earlier, since nobody knows how fast the body arrives."""
+    """The server cannot refuse the request earlier, since it does not know how fast the body
+    will arrive."""
     server = start_server()
     with server.wire() as wire:
         wire.send(announce(6 * MIB, bytes(MIB), [("X-Request-Timeout-Ms", "300")]))
@@ -167,25 +169,29 @@ def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(sta
 
 
 def test_a_client_that_leaves_while_it_waits_for_memory_is_not_waited_for(start_server):
-    """Bytes that it sent before are unread, and must not make the server wait again."""
+    """The client has sent bytes that the server has not read. They must not let the server wait
+    for memory again."""
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
     holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB, 20)
 
     def is_or_was(name):
-        """A holder of memory is evicted after some seconds, which a busy machine may need for the
-        test."""
+        """True if the metric is 1, or if it may no longer be 1: after some seconds the server
+        evicts a holder of memory, and on a busy machine this may happen before the test reads
+        the metric."""
         given_way = server.metric("tally_memory_reserved_bytes") < 10 * MIB
         return server.metric(name) == 1 or given_way
 
-    wire = server.wire().send(announce(4 * MIB, bytes(MIB)))  # uses new memory
+    # this request has to wait for memory
+    wire = server.wire().send(announce(4 * MIB, bytes(MIB)))
     until(lambda: is_or_was("tally_admission_waiting"), 60)
     wire.reset()
     until(lambda: is_or_was("tally_clients_gone_total"), 60)
     for holder in holders:
         holder.close()
-    until(lambda: server.metric("tally_active_requests") == 1, 20)  # only the query
+    # the only active request is this query
+    until(lambda: server.metric("tally_active_requests") == 1, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert works(server)
 
@@ -210,7 +216,8 @@ def test_a_request_that_waits_for_memory_continues_when_memory_is_free(start_ser
 
 
 def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(start_server):
-    """Broadcasts: their memory need is known before their body, which is tiny."""
+    """The requests are broadcasts: each has one byte of body and a large output. The server
+    knows the size of the output before the body arrives."""
     server = start_server("--memory-budget", "64MiB")
 
     def ask(_):
@@ -292,7 +299,8 @@ def test_a_tensor_that_was_admitted_is_not_refused_because_the_queue_is_full(sta
         client.close()
 
     def ask():
-        """Whether the request was admitted; then it must be answered."""
+        """Returns whether the request was admitted. Every admitted request must be answered
+        with its sums."""
         with server.wire() as wire:
             wire.send(announce(size, headers=[("Expect", "100-continue")]))
             answer = wire.answer()

@@ -49,8 +49,8 @@ def refusals(server, limit):
 
 
 def order_of(server, requests):
-    """The ids in the order in which they are served. requests: (id, headers); each one joins the
-    line behind a request that holds all memory."""
+    """The ids in the order in which they are served. requests: (id, headers). A further request
+    holds all memory until every request of the list waits."""
     with server.wire() as holder, concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         holder.send(head(LENGTH, Content_Length=LENGTH) + bytes(LENGTH - MIB))
         until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 120)
@@ -112,15 +112,17 @@ RATE = ("--per-client-bytes-per-s", "4MiB")
 
 def test_a_client_above_its_byte_rate_is_refused_before_its_body(start_server):
     server = start_server("--per-client-bytes-per-s", "1MiB")
-    # any length, for a client that sent nothing recently
+    # A client that has sent nothing recently may send a body of any length.
     assert post(server, 32 * MIB).status == 200
     with server.wire() as wire:
-        answer = wire.send(head(MIB, Content_Length=MIB)).answer()  # before any byte of the body
+        # the refusal arrives although no byte of the body was sent
+        answer = wire.send(head(MIB, Content_Length=MIB)).answer()
         says = ["this client has sent", "1 MiB per second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
-    assert 1 < int(answer.headers["Retry-After"]) <= 31  # one second of the rate is credited
+    # seconds; the server has credited one second of the rate
+    assert 1 < int(answer.headers["Retry-After"]) <= 31
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
-    assert post(server, 16).status == 429  # also on a new connection
+    assert post(server, 16).status == 429  # the client is refused on a new connection, too
 
 
 def test_a_client_that_waits_for_retry_after_is_served(start_server):
@@ -140,7 +142,7 @@ def test_a_chunked_body_counts_as_it_arrives_and_unsent_bytes_do_not_count(start
         assert post(server, 16).status == 429
         wire.reset()
     server.await_active(0)
-    assert post(server, 16).status == 200  # 1 MiB came
+    assert post(server, 16).status == 200  # only the received MiB counts
     with server.wire() as wire:
         wire.send(head(32 * MIB, Transfer_Encoding="chunked"))
         wire.send(b"2000000\r\n" + bytes(32 * MIB) + b"\r\n0\r\n\r\n")
@@ -159,7 +161,8 @@ def test_only_the_first_of_several_chunked_bodies_above_the_rate_may_continue(st
         until(lambda: server.metric("tally_memory_reserved_bytes") >= 18 * MIB, 20)
         answer = second.send(b"1\r\nx\r\n0\r\n\r\n").answer()
         calls.expect_error(answer, 429, "too_many_requests", says=["--per-client-bytes-per-s"])
-        assert 1 < int(answer.headers["Retry-After"]) <= 4  # one second of the rate is credited
+        # seconds; the server has credited one second of the rate
+        assert 1 < int(answer.headers["Retry-After"]) <= 4
         first.send(b"\r\n200000\r\n" + bytes(2 * MIB) + b"\r\n0\r\n\r\n")
         assert first.answer().status == 200
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
@@ -192,9 +195,10 @@ def test_a_client_that_still_sends_over_tls_receives_its_refusal(start_server, t
 def test_a_client_may_send_again_on_any_connection_as_soon_as_it_has_its_answer(
     start_server, tmp_path
 ):
-    """Most of the first answer is with the client or in flight: the socket buffers are full, and
-    the rest follows when there is room. A client that has read all of its answer is never told
-    to wait."""
+    """The client has read only the header of its first answer. Most of the body fills the
+    socket buffers, and the service can send the rest only when they have room. The first
+    request must no longer count, so that a client that has read all of its answer is never
+    refused."""
     path = str(tmp_path / "s")
     tokens = tmp_path / "tokens"
     tokens.write_text(f"one:{hashlib.sha256(b'secret').hexdigest()}\n")
@@ -217,15 +221,18 @@ def test_a_client_refused_within_its_body_may_send_again_on_another_connection(s
     with server.wire() as wire:
         head_of_none = head(MIB, Content_Length=MIB).replace(b"dtype=int8", b"dtype=none")
         assert wire.send(head_of_none + b"x").answer().status == 400
-        assert works(server)  # while the rest of the body may still arrive
+        assert works(server)  # although the rest of the first body may still arrive
 
 
 def test_a_client_that_disconnects_before_its_answer_may_send_again(start_server):
     flags = ["--batch-delay-us", "300000", "--header-timeout-ms", "600000"]
     server = start_server("--per-client-requests", "1", *flags)
-    with server.wire():  # keeps the client's address known all the time
+    # while this connection is open, the server keeps its record of the client
+    with server.wire():
         for sent in (head(4, Content_Length=4) + b"x", post_bytes(raw(1), b"x", [RAW])):
-            with server.wire() as wire:  # in the middle of its body, and between two requests
+            # first a request whose body is incomplete, then a complete one that waits for its
+            # batch
+            with server.wire() as wire:
                 wire.send(sent)
                 server.await_active(1)
                 wire.reset()
@@ -324,7 +331,8 @@ def test_a_request_that_alone_exceeds_the_memory_limit_gets_413_even_with_a_shor
     calls.expect_error(answer, 413, "too_large", says=says)
     numbers = "[" + ",".join(["1"] * MIB) + "]"
     answer = client.post("/v1/cumsum", f'{{"data":{numbers}}}'.encode(), "application/json")
-    calls.expect_error(answer, 413, "too_large", says=says)  # the text has 2 MiB, its sums 8
+    # the text has 2 MiB and fits; its sums have 8 MiB
+    calls.expect_error(answer, 413, "too_large", says=says)
     client.close()
     assert works(server)
     assert refusals(server, "per-client-memory") == 0

@@ -42,7 +42,7 @@ def cases():
 
 
 def without_id(text):
-    """Request ids differ in every run."""
+    """Replace request ids, which differ in every run, by a constant word."""
     return re.sub(r"\b[0-9a-f]{16}\b", "REQUEST", text)
 
 

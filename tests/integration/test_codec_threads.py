@@ -1,5 +1,6 @@
-"""What a few large texts, compressed answers and zero tails may cost other requests: only shared
-time, and reserved memory. The tests check the order of events, not times."""
+"""Large texts, compressed answers and long tails of zeros must delay small requests only by
+sharing a thread's time, and may use only reserved memory. The tests check the order of events,
+not times."""
 
 import concurrent.futures
 import contextlib
@@ -17,10 +18,10 @@ import pytest
 from support import calls, dtypes, waiting
 
 MIB = 1 << 20
-SPARE = 8 * MIB  # stacks and connection buffers
+SPARE = 8 * MIB  # memory for stacks and connection buffers
 BEYOND_MEMORY = 200e9  # bytes per second: more than any thread can write
 FLOAT32 = dtypes.BY_NAME["float32"]
-LARGE = 16  # requests before a small one
+LARGE = 16  # large requests that are sent before a small one
 
 
 def metric(client, name):
@@ -116,8 +117,9 @@ def begun(client):
 
 
 def ended_beside(server, name):
-    """How many large requests ended while the request with this X-Request-Id was in the service,
-    from the service's log: clients on the same machine notice their answers late."""
+    """Number of large requests that ended while the request with this X-Request-Id was in the
+    service. The times are those of the service's log, because clients on the same machine
+    notice their answers late."""
     ended = {}
     for line in server.log.splitlines():
         fields = json.loads(line)
@@ -262,7 +264,8 @@ def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_
     for wire in wires:
         wire.reset()
     waiting.until(lambda: metric(client, "tally_active_requests") == 1)
-    assert metric(client, "tally_clients_gone_total") >= 2  # at least those that were waiting
+    # the count includes at least the requests that were waiting
+    assert metric(client, "tally_clients_gone_total") >= 2
     client.close()
     server.stop()
 
@@ -319,7 +322,8 @@ def test_a_zero_tail_is_written_and_printed_off_the_loop(start_server):
 def test_gaps_of_an_output_that_outgrows_its_input_are_zeroed_off_the_device(
     start_server, count, step
 ):
-    """Otherwise a few elements could occupy a device for any time, and past their deadline."""
+    """If the device zeroed the gaps, a request with a few elements could occupy it for any
+    time, even after its deadline."""
     server = start_server("--slice-bytes", "1MiB", "--log-requests", "false")
     client = server.client(120)
     path = f"/v1/cumsum?dtype=int8&shape={count}&strides=0&output_strides={step}"

@@ -19,7 +19,8 @@ def tensor_of(case):
 
 
 def post(client, path, document, payload):
-    """As text if payload is None, else as JSON followed by bytes."""
+    """Send the document as text if payload is None, else as JSON with the bytes of the payload
+    behind it."""
     text = json.dumps(document).encode()
     if payload is None:
         return client.post(path, text, "application/json")

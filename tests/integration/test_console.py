@@ -65,10 +65,10 @@ def test_each_example_by_one_click_gives_the_pages_figures_and_draws_them(page):
 def test_the_numbers_are_written_into_the_cells_and_the_arrows_run_along_the_axis(page):
     page.example("directml", 0)
     assert [text.text for text in page.all("#tally-plot .figure")][:4] == ["2", "3", "6", "11"]
-    assert len(page.all("#tally-plot .arrow")) == 3  # a row each
+    assert len(page.all("#tally-plot .arrow")) == 3  # one arrow per row
     assert "axis 3 runs right" in page["tally-plot"].text
     page.example("directml", 3)
-    assert len(page.all("#tally-plot .arrow")) == 4  # a column each
+    assert len(page.all("#tally-plot .arrow")) == 4  # one arrow per column
     page.example("directml", 2)
     assert "runs left" in page["tally-plot"].text
 
@@ -306,7 +306,7 @@ def test_an_error_stands_at_its_field(page):
         assert page.driver.switch_to.active_element.get_attribute("id") == field
         assert sorted(page.js(ERRORS_SHOWN)) == sorted(
             [f"{field}-error", "error"]
-        )  # the alert as well
+        )  # the alert with the id "error" is shown, too
 
 
 def test_an_error_disappears_with_the_next_request(page):
@@ -476,7 +476,8 @@ def test_the_service_is_seen_live(page, client):
         return [...document.querySelectorAll(arguments[0])].map((row) => row.cells[0].textContent);"""
     assert "invalid_axis" in page.js(first_cells, "#refusals tbody tr")
     last_cells = first_cells.replace("cells[0]", "cells[2]")
-    assert "0" not in page.js(last_cells, "#refusals tbody tr")  # refusals that never happened
+    # the table omits kinds of refusals that never happened
+    assert "0" not in page.js(last_cells, "#refusals tbody tr")
     names = [device["name"] for device in client.get("/v1/devices").json()["devices"]]
     assert page.js(first_cells, "#devices tbody tr") == names
     points = "return document.querySelector('#tiles polyline').points.numberOfItems"
@@ -489,8 +490,9 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     page = pages.open(server.port, view="service")
     until(lambda: page["state"].text == "ready")
     until(lambda: page.all("#devices tbody tr"))
-    server.signal(signal.SIGSTOP)  # it still accepts connections, but answers nothing
-    page.js("showState()")  # immediately instead of after up to five seconds
+    # the kernel still accepts connections for the stopped service, which answers nothing
+    server.signal(signal.SIGSTOP)
+    page.js("showState()")  # the page would ask by itself within five seconds
     until(lambda: page["state"].text == "not reached", 60)
     until(lambda: page["watch"].text.startswith("The figures are not available: "), 60)
     server.signal(signal.SIGCONT)
@@ -498,7 +500,8 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     until(lambda: page["state"].text == "ready", 60)
     until(lambda: page["watch"].text.startswith("The page reads these figures"), 60)
     server.kill()
-    until(lambda: page["state"].text == "not reached", 60)  # without a click
+    # the page notices this without a click
+    until(lambda: page["state"].text == "not reached", 60)
 
 
 def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, start_server):
@@ -508,7 +511,7 @@ def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, st
         const rows = samples.map((s) => s.metrics.find((r) => r.name === "process_start_time_seconds"));
         return rows.map((row) => row.value);"""
     until(lambda: len(page.js(begun)) >= 3, 60)
-    [before] = set(page.js(begun))  # unchanged during the test
+    [before] = set(page.js(begun))  # the start time is the same in all samples
     server.kill()
     again = start_server("--listen", f"127.0.0.1:{server.port}")
     until(lambda: page.js(begun)[-1:] not in ([], [before]), 60)
@@ -570,7 +573,7 @@ def test_the_button_keeps_the_focus_while_its_answer_is_waited_for(page):
     page.js(HOLD, "/v1/cumsum")
     page["send"].send_keys(Keys.SPACE)
     until(lambda: page.js("return window.held !== undefined"))
-    # After the next frame: an element that can no longer have the focus has lost it by then.
+    # Wait for the next frame: a button that was disabled meanwhile has lost the focus by then.
     page.driver.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 0))")
     assert page.driver.switch_to.active_element.get_attribute("id") == "send"
     page.driver.execute_async_script(LET_GO)
@@ -605,7 +608,7 @@ def test_every_route_is_shown_and_one_is_tried(page, client):
     assert {" ".join(text.split()[:2]) for text in shown} == routes
     page.all("#routes details")[0].click()
     form = until(lambda: page.all("#routes .try"))[0]
-    assert "dtype: " in page["routes"].text  # a schema
+    assert "dtype: " in page["routes"].text  # the schema of the request is shown
     form.find_element(By.TAG_NAME, "button").click()
     until(lambda: form.find_element(By.TAG_NAME, "pre").text)
     assert form.find_element(By.CSS_SELECTOR, "[role=status]").text.startswith("200")
@@ -637,7 +640,8 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(pages, guarded):
     assert json.loads(page.answered())["outputs"][0]["data"] == EXAMPLES["openvino", 0]
     # The time before the first key does not count as time of the request.
     took = until(lambda: re.fullmatch(r"Summed in ([\d.]+) ms.", page["progress"].text))
-    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed  # four digits
+    # the page shows four digits
+    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed
     until(lambda: "$TALLY_TOKEN" in page["snippet"].text)
     assert "sesame" not in page.js("return document.documentElement.outerHTML + document.cookie")
     assert page.js("return localStorage.length + sessionStorage.length") == 0

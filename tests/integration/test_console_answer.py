@@ -60,12 +60,13 @@ def test_a_browser_with_the_current_page_gets_304(client):
 
 
 def test_a_304_has_the_length_of_the_page_that_it_leaves_out_or_none(client):
-    """RFC 9110, 8.6: caches store the fields of a 304."""
+    """A cache stores the header fields of a 304, so a Content-Length in it must be that of the
+    page (RFC 9110, 8.6)."""
     page = client.get("/", BROWSER)
     known = client.get("/", {**BROWSER, "If-None-Match": page.headers["ETag"]})
     length = known.headers.get("Content-Length", str(len(page.body)))
     assert (known.status, known.body, int(length)) == (304, b"", len(page.body))
-    assert client.get("/livez").status == 200  # on the same connection
+    assert client.get("/livez").status == 200  # the same connection is still usable
 
 
 def test_an_answer_without_its_body_counts_no_bytes(start_server):

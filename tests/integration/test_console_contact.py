@@ -37,7 +37,8 @@ def replace_data(page, *keys):
 
 
 def refused(page, field, **fields):
-    """Send fields that are refused: the error at the field, and the sentence below the form."""
+    """Send fields that are refused. Returns the error at the field, and the sentence below the
+    form."""
     page.set(**fields)
     page["send"].click()
     until(lambda: page[f"{field}-error"].text, what=field)
@@ -102,7 +103,7 @@ def test_an_edit_keeps_the_choices_of_the_user_that_still_fit(page):
     page.send()
     assert page.sums()[2] == [9, 15, 17, 24]
     assert (value(page, "axis"), value(page, "dtype")) == ("1", "int8")
-    page.set(data="[1, 2]")  # the data have no axis 1
+    page.set(data="[1, 2]")  # data of one dimension have no axis 1
     assert (value(page, "axis"), value(page, "dtype")) == ("0", "int8")
 
 
@@ -276,7 +277,7 @@ def test_a_saved_csv_file_is_read_again(page, saved):
     page.send()
     page.answered()
     path = saved("CSV")
-    # as text instead of CSV this could be one number per line
+    # The console must read the file as CSV: as text, it could read each line as one number.
     assert path.read_text() == "1,234\n6,240\n"
     page.forget()
     page["file"].send_keys(str(path))
@@ -322,7 +323,8 @@ def test_no_label_of_an_axis_is_clipped_or_on_another(page, numbers, mobile):
         assert np.all(labels[:, :2] >= plot[:2]) and np.all(labels[:, 2:] <= plot[2:]), figure
         for i, label in enumerate(labels):
             assert not any(overlap(label, other) for other in labels[:i]), figure
-        assert boxes(page, f"#{figure}-plot svg text")[0][3] - labels[0][1] >= 10  # readable
+        # the labels are readable
+        assert boxes(page, f"#{figure}-plot svg text")[0][3] - labels[0][1] >= 10
 
 
 @pytest.mark.parametrize("mobile", [False, True])
@@ -370,7 +372,7 @@ def test_the_plots_of_the_service_have_a_time_axis_and_a_range(page, client):
     for start, span, end in rows:
         assert (start, end) == ("60 s ago", "now")
         assert span.startswith("0 to ")
-    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # the memory budget
+    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # this row shows the memory budget
     places, ages = page.js(
         """
         samples[0].at = samples.at(-1).at - 30000;  // as if the page was hidden after it

@@ -40,7 +40,8 @@ def origin_fields(answer):
 
 
 def expect_readable(answer, status):
-    """A page of the listed origin may read the answer and the headers that describe the sums."""
+    """Check that a page of the listed origin may read the answer, and its headers that describe
+    the sums."""
     assert answer.status == status, answer
     assert answer.headers["Access-Control-Allow-Origin"] == LISTED
     assert "Origin" in answer.headers.get_all("Vary")
@@ -339,7 +340,7 @@ def test_in_chromium_a_page_of_a_listed_origin_gets_sums_and_another_does_not(
     assert page.call(elsewhere, **told) == "TypeError"
     assert "method=POST" not in elsewhere.log  # the preflight failed, so no POST was sent
 
-    # the page in docs/clients/javascript.md
+    # This program is the page in docs/clients/javascript.md.
     [program] = [p for p in programs_of("javascript") if p.language == "html"]
     page.open(program.text.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{anybody.port}"))
     shown = until(lambda: page.driver.find_element(By.ID, "sums").get_property("textContent"), 60)

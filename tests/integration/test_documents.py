@@ -1,6 +1,6 @@
 """README.md and docs/: commands on the pages (`$ ...`) run unchanged and print the output below
-them; every option, variable and metric named on a page exists in the programs, and the other way
-round."""
+them; every option, variable and metric that a page names exists in the programs, and the pages
+name each one that exists."""
 
 import os
 import pathlib
@@ -144,7 +144,8 @@ def section(page, heading):
 
 
 def shown(page):
-    """Text in code marks, and commands of Tally's own programs."""
+    """Yields the texts in code marks, and the command lines that run Tally's programs or
+    make."""
     text = page.read_text()
     yield from re.findall(r"`([^`\n]+)`", text)
     yield from re.findall(r"^ +(?:\$ |sudo )?((?:tallyd?|make) .*)$", text, re.M)
@@ -282,7 +283,7 @@ def test_exit_statuses_are_told_alike():
 
 
 def test_a_default_that_stands_behind_its_setting_is_right():
-    """A default as in `--drain-delay-ms` (5 s)."""
+    """Pages write the default of an option behind its name, as in `--drain-delay-ms` (5 s)."""
     defaults = dict(re.findall(r"^#TALLY_(\w+)=(.*)$", printed("--print-config", "env"), re.M))
     files = [*USERS_PAGES, *(path for path in (TOP / "deploy").glob("*.*") if path.is_file())]
     units = {"ms": 1, "s": 1000, "": 1}

@@ -131,7 +131,7 @@ def test_blanks_behind_a_coding_cost_the_connection_at_most(server, blanks):
 
 @pytest.mark.parametrize("body", [b"", bytes(100)])
 def test_options_of_the_service_in_general_is_answered_without_a_body(server, body):
-    """RFC 9110, 9.3.7: a ping."""
+    """OPTIONS * asks about the server as a whole, like a ping (RFC 9110, 9.3.7)."""
     head = f"OPTIONS * HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     with server.wire() as wire:
         wire.send(head.encode() + body + good())
@@ -193,7 +193,8 @@ def test_expect_continue_is_answered_before_the_body(server):
     "path, status", [("/nowhere", 404), ("/v1/cumsum?dtype=int8&shape=0", 200)]
 )
 def test_an_expectation_without_a_body_costs_the_requests_behind_it_nothing(server, path, status):
-    """libmicrohttpd took them for the body of the first request and answered none of them."""
+    """The request announces a body of 0 bytes. libmicrohttpd alone would read the following
+    requests as its body, and answer none of them."""
     waits = post_bytes(path, b"", [RAW, ("Expect", "100-continue")])
     with server.wire() as wire:
         wire.send(waits + good() + waits + good(headers=[("Expect", "100-continue")]))
@@ -395,7 +396,8 @@ SMUGGLING = {
 
 @pytest.mark.parametrize("headers", SMUGGLING.values(), ids=SMUGGLING.keys())
 def test_ambiguous_framing_is_refused_and_closes(server, headers):
-    """One refusal, then the server closes: no later byte is read as a request."""
+    """The server sends one refusal and closes the connection; it reads no later byte as a
+    request."""
     request = (
         b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\n"
         b"Content-Type: application/octet-stream\r\n" + headers + b"\r\n" + BODY + SMUGGLED
@@ -489,7 +491,7 @@ def test_a_request_that_cannot_be_parsed_is_refused_in_json_with_an_id(start_ser
 
 @pytest.mark.parametrize("blanks", [b" ", b"  \t", b" ;x=y"])
 def test_blanks_after_the_size_of_a_chunk_are_refused_by_name(start_server, blanks):
-    """Or accepted, as libmicrohttpd 1.0 may do."""
+    """libmicrohttpd 1.0 may accept such a chunk; then the request is answered."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
         until(wire.is_alone)
@@ -518,8 +520,9 @@ def test_no_client_gets_the_refusal_of_another_connection(start_server):
 
 
 def test_a_late_malformed_request_is_refused_on_its_own_connection_only(start_server):
-    """The well-behaved client has sent nothing since, and both sockets are read in the same round
-    of the loop."""
+    """The well-behaved client has sent half of a request before. The malformed bytes arrive
+    while the server is stopped, and the server must know that only the other client sent bytes
+    since then."""
     server = start_server("--http-loops", "1")
     with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
         good.send(CHUNKED)
@@ -539,7 +542,8 @@ def test_a_silent_connection_does_not_get_the_refusal_of_a_malformed_request(sta
     with server.wire(source="127.0.0.2") as silent:
         assert silent.send(get).answer().status == 200
 
-        def answer_in_json():  # after it was silent for long enough
+        # repeated, since `silent` must have been silent for some time before
+        def answer_in_json():
             with server.wire(source="127.0.0.3") as bad:
                 answer = bad.send(MALFORMED["version 9"]).answer()
                 return answer if answer.headers["Content-Type"] == calls.JSON else None
@@ -568,7 +572,8 @@ def test_a_refusal_that_does_not_wait_for_the_body_has_all_its_fields(server):
 
 
 def test_a_client_that_sends_on_after_its_refusal_is_cut_off_and_still_reads_why(server):
-    """Bytes after the answer are read for a limited time, so that the answer arrives."""
+    """After a refusal the server reads further bytes for a limited time: if it closed at once,
+    the client would lose the answer."""
     announced = 1 << 30
     head = f"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {announced}\r\n\r\n"
     piece = bytes(1 << 20)
@@ -608,14 +613,15 @@ def test_malformed_chunks_are_refused_or_cut_off(impatient_server, data):
             answer = wire.answer()
             assert answer.status >= 400, answer
         except OSError:
-            pass  # cut off, perhaps before it half-closed
+            pass  # the server closed the connection, perhaps before the client half-closed it
     client = impatient_server.client()
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     client.close()
 
 
 def test_a_chunk_whose_header_never_ends_is_refused(server):
-    """libmicrohttpd 0.9.75 would wait for its end; 1.0 refuses it."""
+    """libmicrohttpd 0.9.75 alone would wait for the end of the chunk's header; 1.0 refuses
+    it."""
     with server.wire() as wire:
         with contextlib.suppress(ConnectionError):
             wire.send(CHUNKED + b"5;" + b"x" * 100000)
@@ -630,7 +636,7 @@ def test_too_many_header_bytes_are_refused(server):
                 answer = wire.send(good(headers=headers)).answer()
                 assert answer.status in (400, 413, 431), answer
             except (ConnectionError, BrokenPipeError, ConnectionResetError):
-                pass  # refused while it is still sending
+                pass  # the server closed the connection while the client was sending
             assert wire.closed()
     client = server.client()
     assert client.get("/livez").status == 200
@@ -643,7 +649,7 @@ def test_headers_beyond_the_limit_are_431_on_the_first_connection_and_on_the_hun
         for wire in wires[0], wires[-1]:
             assert wire.send(good(headers=[("X-Long", "a" * 12000)])).answer().status == 200
             assert wire.send(good(headers=[("X-Long", "a" * 17000)])).answer().status == 431
-        for wire in wires[1], wires[-2]:  # the target counts as well
+        for wire in wires[1], wires[-2]:  # the request target counts as part of the header
             long = good(PATH + "&x=" + "a" * 9000, headers=[("X-Long", "a" * 9000)])
             assert wire.send(long).answer().status == 431
     finally:
@@ -715,7 +721,8 @@ def test_a_client_that_reads_slowly_gets_every_byte(server):
             lambda: struct.unpack("i", fcntl.ioctl(wire.socket, termios.FIONREAD, bytes(4))) > (0,)
         )
         client = server.client()
-        assert client.post(PATH, BODY, calls.RAW).body == SUMS  # the loop has continued meanwhile
+        # the loop serves other clients meanwhile
+        assert client.post(PATH, BODY, calls.RAW).body == SUMS
         client.close()
         answer = wire.answer()
     assert np.array_equal(np.frombuffer(answer.body, np.int8), np.cumsum(values, dtype=np.int8))

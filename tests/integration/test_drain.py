@@ -83,7 +83,7 @@ def test_under_steady_load_no_answer_is_wrong_or_half_sent(start_server):
                     "POST", path, values.tobytes(), {"Content-Type": calls.RAW}
                 )
             except ConnectionError:
-                # closed before any byte of an answer, as http.client guarantees
+                # http.client raises this error only if no byte of an answer arrived
                 outcomes.append("closed")
                 return
             if answer.status == 200:
@@ -218,7 +218,8 @@ class SteadyLoad:
         self.selector.close()
 
 
-DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))  # more for manual runs
+# number of repetitions; a manual run may set more
+DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))
 
 
 @pytest.mark.parametrize("delay_ms", [0, 300])
@@ -258,7 +259,8 @@ def test_during_the_drain_delay_new_clients_are_served_with_connection_close(sta
 def test_connections_in_the_backlog_are_answered_when_the_socket_closes(
     start_server, tmp_path, kind
 ):
-    """At the connection limit the others wait for a place, accepted or in the backlog."""
+    """The server accepts four connections. The others wait for a place; some of them are
+    accepted, the rest is in the kernel's backlog."""
     path = str(tmp_path / "s")
     server = start_server(
         *("--max-connections", "4", "--batch-delay-us", "300000", "--listen", f"unix:{path}")
@@ -286,14 +288,16 @@ def test_requests_in_the_pipe_are_answered_in_a_drain(start_server):
         client = server.client()
         until(lambda: client.get("/readyz").status == 503)
         client.close()
-        wire.send(SteadyLoad.REQUEST)  # before the answer to the first request can announce a close
+        # sent before the answer to the first request can announce a close
+        wire.send(SteadyLoad.REQUEST)
         assert [wire.answer().body for _ in range(2)] == [SteadyLoad.BODY] * 2
         assert wire.closed()
 
 
 def numbered(number, framing):
-    """framing: "chunked" has one chunk, as most clients send; "chunks" has several, whose frames
-    the server does not count."""
+    """A request whose body begins with `number`. framing: "length"; "chunked": the body is one
+    chunk, as most clients send it; "chunks": it is several chunks. The server does not know how
+    many bytes the frames of several chunks have."""
     body = np.array([number, 1, 1, 1], np.int32).tobytes()
     request = post_bytes(PATH, body, [("Content-Type", calls.RAW)])
     if framing != "length":
@@ -364,7 +368,9 @@ def answers_of_pipe(wire, count):
 
 
 def says_when_it_ends(framing, last):
-    """An answer announces a close if all received bytes are known to belong to requests so far."""
+    """Whether the last answer announces a close exactly if it should. The server announces a
+    close if it knows that all received bytes belong to requests that it has answered; with
+    several chunks it cannot know this."""
     return last.headers["Connection"] == (None if framing == "chunks" else "close")
 
 
@@ -394,7 +400,8 @@ def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_
         server.signal(signal.SIGTERM)
         closes = None
         while closes is None:
-            with contextlib.suppress(ConnectionError):  # closed after the answer that announces it
+            # the server has closed the connection after announcing it
+            with contextlib.suppress(ConnectionError):
                 wire.send(SteadyLoad.REQUEST)
             answer = wire.answer()
             assert answer.body == SteadyLoad.BODY
@@ -406,7 +413,8 @@ def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_
 def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
     server = start_server("--batch-delay-us", "50000")
     with server.wire() as wire:
-        wire.send(b"".join(numbered(at, "length") for at in range(40)))  # two seconds
+        # 40 batches of 50 ms take two seconds
+        wire.send(b"".join(numbered(at, "length") for at in range(40)))
         wire.half_close().await_half_closed()
         server.await_active(1)
         server.signal(signal.SIGTERM)
@@ -416,7 +424,8 @@ def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(star
 
 
 def test_all_that_come_in_one_go_during_a_drain_are_answered(start_piped):
-    """On a new connection, an idle one, or one with half a request."""
+    """The requests arrive on new connections, on idle ones, and on connections with half a
+    request."""
     server, make_wire = start_piped("--drain-delay-ms", "60000")
     pipes = {framing: b"".join(numbered(at, framing) for at in range(20)) for framing in FRAMINGS}
     begins = ("", "used", "begun")
@@ -512,7 +521,8 @@ def test_a_stuck_client_ends_with_the_drain_timeout(start_server):
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         assert server.wait(60) == 1
-        assert 0.5 < time.monotonic() - started < 25  # 30 s without the flag
+        # without the flag, the drain would take 30 s
+        assert 0.5 < time.monotonic() - started < 25
 
 
 def test_a_second_signal_ends_at_once(start_server):
@@ -540,11 +550,11 @@ def test_sighup_and_sigpipe_are_ignored(start_server):
     server.signal(signal.SIGHUP)
     server.signal(signal.SIGPIPE)
     assert post(server, 1) == (200, True)
-    server.stop()  # with status 0, so no signal ended it
+    server.stop()  # stop() requires exit status 0, so no signal ended the process
 
 
 def test_sigterm_while_starting_ends_it(start_server):
     server = start_server(wait=False)
-    until(lambda: "listening on" in server.log)  # before any device is opened
+    until(lambda: "listening on" in server.log)  # the service listens before it opens a device
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0

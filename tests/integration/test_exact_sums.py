@@ -13,7 +13,8 @@ from support.parts import cut_at, in_parts, post, raw_part, split
 
 FLOAT64 = dtypes.BY_NAME["float64"]
 LARGEST = np.finfo(np.float64).max
-EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]  # around the block sizes of kernels
+# positions around the block sizes of kernels
+EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]
 # Shapes and axes: rows, columns and the middle axis with thousands of lines, then a few long lines.
 LAYOUTS = [
     ((3000, 40), 1),
@@ -137,7 +138,8 @@ ABSENT = {"bfloat16": {"by_npy", "by_directml"}, "float64": {"by_directml"}}
 @pytest.mark.parametrize("family", families.ALL)
 @pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=repr)
 def test_every_dialect_answers_the_exact_sums_rounded_once(client, dtype, family):
-    """The bits, also of NaN, in every dialect that can express the call."""
+    """Every dialect that can express the call returns the expected bits, including those of
+    NaN."""
     rng = rng_of(family, dtype)
     for shape, axis in (((5, 67), 1), ((150,), 0), ((2, 40, 3), 1)):
         stored = tensor(family, dtype, rng, shape, axis)
@@ -210,7 +212,7 @@ def total(client, dtype, part, carry=b""):
 
 
 def added(dtype, left, right):
-    """The sum of two carries, added as a client does."""
+    """Add two carries as a client does, from the sums of their lines."""
     sums = []
     for pair in zip(carries.sums_of(left), carries.sums_of(right), strict=True):
         if "nan" in pair or {"+inf", "-inf"} <= set(pair):

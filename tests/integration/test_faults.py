@@ -72,7 +72,7 @@ class Faults:
         return answers and set(self.states()) == {"ready"}
 
     def heals(self):
-        """Without faults, the device recovers by itself."""
+        """Remove all faults, and wait until the device has recovered by itself."""
         self.say("")
         until(self.is_well)
 
@@ -92,7 +92,8 @@ def faults(start_server, tmp_path):
 def test_every_failing_call_is_answered_clearly_and_survived(faults):
     service = faults(*POCL, "--device-timeout-ms=20000")
     statuses = set()
-    for skip in (0, 2, 6, 12):  # a warm run makes fewer calls
+    # number of calls before the failing one; with built kernels a request makes fewer calls
+    for skip in (0, 2, 6, 12):
         service.say(f"skip={skip},count=1,code=-5")
         statuses.add(service.ask())
         service.heals()
@@ -134,7 +135,8 @@ def test_a_hung_kernel_is_abandoned_and_the_device_is_used_again(faults):
 
 
 def test_a_device_that_hangs_with_a_round_of_segments_is_given_up_too(faults):
-    """The scans of the round keep their buffers until the call has returned."""
+    """The worker keeps the memory of all scans of the round until the hanging device call has
+    returned."""
     service = faults(*POCL, "--device-timeout-ms=1000")
     document = {"data": list(range(3000)), "offsets": [0, *range(1, 1000, 3), 3000]}
     whole = service.client.post_json("/v1/cumsum", document)

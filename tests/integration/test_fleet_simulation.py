@@ -85,11 +85,12 @@ def test_random_balancing_is_as_many_single_queues_and_others_are_better():
 
 
 def test_only_so_many_large_requests_share_the_core_and_the_rest_waits_in_order():
-    """With one place it is first come, first served: requests of equal length wait as in M/D/1."""
+    """With one place, requests are served in the order of their arrival. If they are equally
+    long, they wait as in M/D/1."""
     one_length = Exponential(all_alike=True)
     settings = fleet.Settings(
         places=1, queue_depth=MANY, memory_budget=1.0
-    )  # no requests are short
+    )  # with this budget no request counts as short
     options = {"replicas": 1, "seconds": 20_000, "deadline_times": 0, "rate": 0.8}
     found = fleet.simulate(one_length, kinds=((LARGE, 1),), replica=settings, **options)
     assert mean(found) == pytest.approx(1 + 0.8 / (2 * 0.2), rel=0.06)
@@ -100,7 +101,8 @@ def test_small_requests_keep_half_of_a_core_that_large_ones_would_fill():
     options = {"replicas": 1, "seconds": 4000, "deadline_times": 0, "rate": 0.9}
     kinds = ((SMALL, 1), (LARGE, 9))
     found = fleet.simulate(Exponential(), kinds=kinds, replica=settings, **options)
-    alone = 2 / (1 - 0.09 * 2)  # at half the speed
+    # mean time of M/M/1 for small requests that have half of the core
+    alone = 2 / (1 - 0.09 * 2)
     assert found.p(50) > sum(found.small_times) / len(found.small_times) * 0.5
     assert sum(found.small_times) / len(found.small_times) < alone * 1.1
 
@@ -112,7 +114,7 @@ def scenario(**changes):
 
 
 def test_under_overload_late_requests_are_refused_and_the_others_are_answered():
-    """Twice the capacity. Without refusals hardly any answer is in time."""
+    """The load is twice the capacity. Without refusals hardly any answer would be in time."""
     overload = {"rate": 400, "deadline_times": 1, "deadline_s": 1, "seconds": 20, "retries": 0}
     kept = scenario(**overload)
     blind = scenario(**overload, replica=fleet.Settings(deadlines=False))

@@ -198,7 +198,8 @@ def test_json_is_the_format_of_json_missing_and_form_types(client, content_type)
 def test_any_other_content_type_is_415(client, content_type):
     answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', content_type)
     calls.expect_error(answer, 415, "unsupported_media_type")
-    assert "Accept-Encoding" not in answer.headers  # which would blame the encoding
+    # this header would say that the encoding is not supported
+    assert "Accept-Encoding" not in answer.headers
     for words in (
         "application/octet-stream (raw bytes)",
         "application/x-npy (NPY files)",

@@ -45,7 +45,7 @@ def test_where_no_file_can_have_a_single_byte_every_type_works(start):
     server, _ = start(preexec_fn=no_file_grows)
     expect_every_type_to_work(server)
     server.stop()
-    assert server.log == ""  # the log is such a file
+    assert server.log == ""  # the log file could not grow either
 
 
 def test_the_service_writes_no_file_and_starts_no_process(start):

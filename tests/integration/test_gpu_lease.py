@@ -32,7 +32,7 @@ def results(folder):
     return dict(re.findall(r"^== (.*): (.*) \(\d+ s\)$", text, re.M))
 
 
-# Stand-ins for the programs of a folder, whose device has every fault.
+# Stand-ins for the programs of a packed folder: they fail or hang in every possible way.
 STUBS = {
     "test_corpus": """
         case " $* " in

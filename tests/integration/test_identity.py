@@ -101,7 +101,7 @@ def test_the_address_that_a_trusted_proxy_names_is_the_client(start_server):
     broken = behind(server, "192.0.2.7")
     broken["headers"]["X-Request-Timeout-Ms"] = "soon"
     assert post(**broken) == 400
-    # also for a request that is refused at its header
+    # the log also names the client of a request that is refused at its header
     until(lambda: "client=192.0.2.7 " in server.log)
 
 

@@ -174,7 +174,7 @@ def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
     ids=["text", "packed text", "packed tensor"],
 )
 def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fields):
-    """The content of the body does not matter."""
+    """The refusal depends only on the announced length, whatever the body contains."""
     with tight_server.wire() as wire:
         wire.send(
             f"POST /v1/cumsum{query} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"
@@ -186,7 +186,7 @@ def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fi
 
 
 def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
-    """One broadcast element with an answer of 64 MiB."""
+    """The body has one element, and strides of 0 repeat it for an answer of 64 MiB."""
     client = tight_server.client()
     answer = client.post(f"/v1/cumsum?dtype=int8&shape={64 * MIB}&strides=0", b"\x01", calls.RAW)
     assert answer.status in (413, 503), answer
@@ -198,7 +198,7 @@ def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
 def test_a_small_request_is_503_while_others_hold_all_memory_and_served_when_they_gave_way(
     start_server,
 ):
-    """Large requests wait instead: tests/integration/test_admission.py."""
+    """A large request would wait and not get 503: see tests/integration/test_admission.py."""
     server = start_server("--memory-budget", "1MiB", moves_clock=True)
     size = 400 * 1024
     path = f"/v1/cumsum?dtype=int8&shape={size}"
@@ -297,7 +297,7 @@ def test_a_deadline_that_passes_in_the_queue_is_504(busy_server):
 def test_of_the_servers_time_and_the_clients_the_shorter_one_counts(
     start_server, own_ms, header_ms
 ):
-    """0: the server has no limit."""
+    """own_ms is --request-timeout-ms; 0: the server has no time limit of its own."""
     server = start_server("--request-timeout-ms", str(own_ms))
     headers = [] if header_ms is None else [("X-Request-Timeout-Ms", str(header_ms))]
     with server.wire() as wire:
@@ -318,9 +318,11 @@ def test_a_deadline_that_is_no_number_is_refused(client, value):
 
 
 def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server):
-    """The waiting time of earlier requests does not predict that of the next one."""
+    """The first request has waited for its batch for as long as the deadline of the second one
+    allows. The service must not conclude that the second one will wait as long, and refuse
+    it."""
     server = start_server("--batch-delay-us", "1000000")
-    for _ in range(5):  # a machine that stops for that long passes the deadline itself
+    for _ in range(5):  # repeated, since on a machine that stops for 0.4 s the deadline passes
         with server.wire() as wire:
             wire.send(post_bytes(PATH, BODY, [RAW]))
             until(lambda: server.metric("tally_queue_oldest_seconds") > 0.4)
@@ -373,9 +375,9 @@ def test_a_full_queue_is_503_with_retry_after_and_no_wrong_answer(start_server):
 def test_one_client_over_its_share_is_429(start_server):
     server = start_server("--per-client-requests", "1", "--batch-delay-us", "1000000")
     kept = server.client()
-    # the client's address is known while it has a connection open
+    # the server keeps its record of a client while the client has a connection open
     assert kept.get("/livez").status == 200
-    for retry in ("1", "2"):  # the time that its requests took
+    for retry in ("1", "2"):  # seconds that requests of this client took so far
         answers = in_parallel([lambda: one_post(server, PATH, BODY) for _ in range(4)])
         assert sorted(answer.status for answer in answers) == [200, 429, 429, 429]
         refused = next(answer for answer in answers if answer.status == 429)
@@ -395,7 +397,8 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     for wire in wires:
         wire.reset()
     server.await_active(0)
-    until(lambda: server.metric("tally_connections") == 1)  # only the query
+    # the only connection is that of this query
+    until(lambda: server.metric("tally_connections") == 1)
     assert server.metric("tally_clients_gone_total") == 20
     assert works(server)  # the client's quota is free again
 
@@ -420,7 +423,8 @@ HALF_CLOSED = {
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("name", HALF_CLOSED)
 def test_a_client_that_has_closed_its_side_gets_its_answer(start_server, name, framing):
-    """As `nc -N` and shutdown(SHUT_WR) do; the device takes longer than several heartbeats."""
+    """The client half-closes its connection, as `nc -N` and shutdown(SHUT_WR) do. The device
+    answers only after several heartbeats of the loop."""
     path, body, expected, flags = HALF_CLOSED[name]
     server = start_server("--batch-delay-us", "900000", *flags)
     request = post_bytes(path, body, [RAW])
@@ -436,7 +440,7 @@ def test_a_client_that_has_closed_its_side_gets_its_answer(start_server, name, f
 
 
 def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_server):
-    """A codec thread owns the request meanwhile."""
+    """A codec thread owns the request when the client half-closes its connection."""
     server = start_server("--inline-json-bytes", "64", "--batch-delay-us", "600000")
     client = server.client()
     expected = client.post_json("/v1/cumsum", {"data": list(range(5000))}).body
@@ -447,7 +451,8 @@ def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_
         assert wire.send(request).half_close().answer().body == expected
 
 
-WIDE_ROWS = 3 * MIB  # three bodies exceed the memory that the holders leave of 16 MiB
+# bytes of a row; three rows do not fit into the memory that the holders leave of 16 MiB
+WIDE_ROWS = 3 * MIB
 ROWS_PATH = f"/v1/cumsum?dtype=int8&shape=3,{WIDE_ROWS}&strides=1,0"
 ROWS = b"\1\2\3"
 ROWS_SUMS = b"".join(bytes([at]) * WIDE_ROWS for at in (1, 3, 6))
@@ -458,7 +463,7 @@ def in_chunks(head, *pieces):
 
 
 def rows_request(framing):
-    """A body of a few bytes, for which no memory is available yet."""
+    """A request with a body of a few bytes, whose sums need more memory than is free."""
     head = f"POST {ROWS_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n".encode()
     to_chunk = head + b"Transfer-Encoding: chunked\r\n"
     packed = gzip.compress(ROWS)
@@ -483,7 +488,8 @@ def short_of_memory(start_server):
     server = start_server(*flags)
     size = 6 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
-    # libmicrohttpd treats the oldest of the connections that it serves together differently.
+    # libmicrohttpd treats the oldest one of its connections differently. These three are older
+    # than the connections under test.
     beside = [server.wire() for _ in range(3)]
     holders = [server.wire().send(request[: len(request) - MIB]) for _ in range(2)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB)
@@ -498,8 +504,8 @@ def short_of_memory(start_server):
 def test_a_client_that_closes_its_side_while_the_end_of_its_body_waits_for_memory_is_answered(
     short_of_memory, framing
 ):
-    """The received part of the body was not yet consumed, and libmicrohttpd saw the end of the
-    stream first."""
+    """While the request waits for memory, the service does not consume the body. libmicrohttpd
+    therefore sees the end of the client's stream before the service has all of the body."""
     server, holders = short_of_memory
     with server.wire() as wire:
         wire.send(rows_request(framing))
@@ -525,7 +531,7 @@ def test_a_pipe_whose_first_request_waits_for_memory_is_answered_to_its_end(shor
 
 
 def long_request(kind):
-    """A body of several MiB, for which no memory is available yet."""
+    """A request with a body of several MiB, which needs more memory than is free."""
     size = 6 * MIB
     path = f"/v1/cumsum?dtype=int8&shape={size}"
     if kind == "packed":
@@ -553,7 +559,7 @@ def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_to
         wire.half_close()
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert wire.closed()
-    assert server.metric("tally_slow_clients_total") == 0  # the holders of memory kept it
+    assert server.metric("tally_slow_clients_total") == 0  # no holder of memory was cut
     assert server.metric("tally_active_requests") == 3
 
 
@@ -564,7 +570,7 @@ def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(sho
     until(lambda: server.metric("tally_admission_waiting") == len(kinds))
     for wire in wires:
         wire.close()
-    # The holders, three more, and the query.
+    # the connections of the holders, the three older ones, and that of the query
     until(lambda: server.metric("tally_connections") == len(holders) + 3 + 1)
     assert server.metric("tally_slow_clients_total") == 0
     assert server.metric("tally_active_requests") == 3
@@ -573,8 +579,9 @@ def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(sho
 def test_a_request_that_waits_for_memory_does_not_get_the_refusal_of_a_malformed_one(
     short_of_memory,
 ):
-    """If two connections could have sent the malformed bytes, neither would get the answer in
-    JSON."""
+    """libmicrohttpd does not say which connection sent malformed bytes. The service answers in
+    JSON only if a single connection can have sent them, and the waiting request must not count
+    as one."""
     server, holders = short_of_memory
 
     def says(wire, line):
@@ -584,8 +591,8 @@ def test_a_request_that_waits_for_memory_does_not_get_the_refusal_of_a_malformed
     with server.wire() as waiting, server.wire() as wire:
         waiting.send(rows_request("chunks")[:-3])
         until(lambda: says(wire, b"tally_admission_waiting 1"))
-        # Those two, the holders and three more: the server has noticed that the earlier queries
-        # have left.
+        # Wait until only these two connections, the holders and the three older ones remain:
+        # the server has then noticed that the connections of earlier queries were closed.
         until(lambda: says(wire, b"tally_connections %d" % (2 + len(holders) + 3)))
         wire.send(b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n")
         calls.expect_error(wire.answer(), 505, "http_version")
@@ -634,7 +641,8 @@ def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server)
         idle = [stack.enter_context(server.wire()) for _ in range(300)]
         until(lambda: server.metric("tally_connections") == len(wires) + len(idle) + 1)
 
-        def is_noticed():  # within the second in which the request waits for a batch
+        # whether it is noticed in the second for which the request waits for its batch
+        def is_noticed():
             wire = wires.pop()
             wire.send(waits)
             server.await_active(1)
@@ -642,7 +650,8 @@ def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server)
             server.await_active(0)
             return server.metric("tally_clients_gone_total") > 0
 
-        while not is_noticed():  # on a machine that stopped, the noticing may be late
+        # repeated, since a machine that stops may let the server notice too late
+        while not is_noticed():
             assert wires
         for wire in wires:
             wire.close()
@@ -757,10 +766,11 @@ def test_who_closes_his_side_inside_a_body_gets_a_400_or_nothing_and_the_connect
 
 
 def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_window(start_server):
-    """After a stop (docker pause) the service finds its socket buffers full. It reads the available
-    bytes until the body's time is over, and closes. By then the client, whose window was closed,
-    may have sent all that it has, which is less than it announced. It must notice that nothing
-    more is read. tests/unit/test_conn_cut.c tests the case in which the window is still closed."""
+    """After a stop (docker pause) the service finds its socket buffers full. It reads the
+    available bytes until the time of the body is over, and closes the connection. By then the
+    client may have sent all bytes that it has, fewer than it announced. The client must notice
+    that the service reads nothing more. tests/unit/test_conn_cut.c tests the case in which the
+    window is still closed."""
     server = start_server("--body-timeout-ms", "2000", moves_clock=True)
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])
     head = request[: len(request) - MIB].replace(b"%d" % MIB, b"%d" % (512 * MIB))
@@ -773,7 +783,7 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
         with pytest.raises(TimeoutError):
             wire.send(bytes(64 * MIB))
         server.signal(signal.SIGCONT)
-        # for each MiB; a busy machine may need this long for all of them
+        # seconds for each MiB: plenty even on a busy machine
         wire.socket.settimeout(10)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(512 - 64 - 1):
@@ -784,8 +794,8 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
 
 
 def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_was(start_server):
-    """docker pause, or the migration of a machine: all deadlines have passed when the service
-    continues, and the bytes that arrived meanwhile are unread."""
+    """After docker pause, or the migration of a virtual machine, all deadlines have passed when
+    the service continues, and the bytes that arrived meanwhile are unread."""
     flags = ["--header-timeout-ms", "5000", "--body-timeout-ms", "5000", "--idle-timeout-s", "5"]
     server = start_server(*flags, "--request-timeout-ms", "600000", moves_clock=True)
     request = post_bytes("/v1/cumsum?dtype=int8&shape=4", bytes(4), [RAW])
@@ -796,7 +806,7 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
         wires = {name: stack.enter_context(server.wire()) for name in begun}
         for name, sent in begun.items():
             wires[name].send(request[:sent]).await_read()
-        until(lambda: server.metric("tally_connections") == 5)  # including the query
+        until(lambda: server.metric("tally_connections") == 5)  # the count includes this query
         server.signal(signal.SIGSTOP)
         until(server.is_stopped)
         kept.send(request)
@@ -809,7 +819,8 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
 
 
 def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start_server):
-    """As on a machine on which the service hardly ever gets a processor."""
+    """The clock advances by two seconds before every heartbeat, as on a machine where the
+    service hardly ever gets a processor."""
     server = start_server("--header-timeout-ms", "5000", moves_clock=True)
     with server.wire() as wire:
         wire.send(b"GET /livez HTTP/1.1\r\nHost: ").await_read()
@@ -823,7 +834,7 @@ def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start
 
 
 def test_a_request_line_that_trickles_in_behind_an_answer_is_cut_off(start_server):
-    """Each byte restarts libmicrohttpd's own timeout."""
+    """libmicrohttpd's own timeout does not help: each byte restarts it."""
     flags = ["--header-timeout-ms", "5000", "--idle-timeout-s", "5"]
     server = start_server(*flags, moves_clock=True)
     with server.wire() as wire:
@@ -852,7 +863,8 @@ def test_a_client_that_sends_slowly_after_its_refusal_is_disconnected(start_serv
         for _ in range(2):
             wire.send(b"x").await_read()
             server.pass_time_awake(0.9)
-        server.await_active(1)  # the server reads from it for ten seconds
+        # the server reads further bytes of this connection for ten seconds
+        server.await_active(1)
         server.pass_time_awake(9)
         server.await_active(0)
     assert works(server)
@@ -861,7 +873,7 @@ def test_a_client_that_sends_slowly_after_its_refusal_is_disconnected(start_serv
 # without a movable clock libmicrohttpd's idle timeout ends the connection first
 @pytest.mark.release_only
 def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_server):
-    """After the time that an idle connection has."""
+    """An answer may take the idle timeout plus the time of its bytes at the minimum rate."""
     flags = ["--min-upload-rate", "512KiB", "--idle-timeout-s", "8", "--http-loops", "1"]
     server = start_server(*flags, moves_clock=True)
     with wide(server) as wire:
@@ -873,9 +885,9 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
 
         for _ in range(10):
             read_on()
-        for _ in range(4):  # the idle timeout would have passed by then
-            assert server.metric("tally_active_requests") == 2  # including the query
-        # The answer of 6 MiB has twelve more seconds.
+        for _ in range(4):  # the idle timeout has passed, but the answer is still being sent
+            assert server.metric("tally_active_requests") == 2  # the count includes this query
+        # At the minimum rate, the 6 MiB of the answer may take twelve seconds more.
         with contextlib.suppress(ConnectionError):
             while server.metric("tally_active_requests") == 2:
                 read_on()
@@ -889,7 +901,7 @@ def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
     with server.wire() as wire:
         wire.send(request[: 2 * MIB + 1000])  # enough for 24 seconds
-        # Memory grows in powers of two: by then two MiB have been read.
+        # The buffer grows in powers of two: when it exceeds 2 MiB, the server has read 2 MiB.
         until(lambda: server.metric("tally_memory_reserved_bytes") > 2 * MIB)
         server.pass_time_awake(GRACE_S + 1.5)
         wire.send(request[2 * MIB + 1000 : 4 * MIB + 1000])  # faster than the rate so far
@@ -934,8 +946,9 @@ def read_at(wires, rate, over):
 
 
 def test_a_client_that_sends_on_and_reads_late_gets_every_answer(start_server, tmp_path):
-    """On a client whose socket is full, 100 Continue waits on some connections, and so do the
-    chunks behind it: they must not count as unreadable."""
+    """The client does not read, so its sockets are full. On some connections the server cannot
+    send 100 Continue yet and does not read the following chunks. It must not take them for
+    bytes that it will never be able to read (deadlines.c)."""
     path = str(tmp_path / "s")
     server = start_server("--listen", f"unix:{path}")
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n"
@@ -947,7 +960,7 @@ def test_a_client_that_sends_on_and_reads_late_gets_every_answer(start_server, t
         wire.settimeout(30)
         wire.connect(path)
         wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * at + request * count)
-    time.sleep(1.6)  # the time that the server allows
+    time.sleep(1.6)  # longer than the STUCK_SWEEPS heartbeats of deadlines.c
     for at, wire in enumerate(wires):
         got = b""
         while got.count(SUMS) < count:
@@ -992,7 +1005,8 @@ def test_the_slowest_readers_are_closed_when_memory_is_lacking(start_server, tmp
         ended = read_at(readers, 64 * 1024, asking.done)
         asking.result()
     assert statuses == [200]
-    assert ended <= 1 and server.metric("tally_slow_clients_total") == 1  # not both
+    # only one of the two readers was closed
+    assert ended <= 1 and server.metric("tally_slow_clients_total") == 1
     for wire in readers:
         wire.close()
 
@@ -1028,14 +1042,15 @@ def test_the_slowest_senders_are_closed_when_memory_is_lacking(tight_server):
 
 
 def test_a_request_that_is_refused_inside_its_body_gives_its_memory_back_at_once(start_server):
-    """Before its client has read the refusal; it may keep the connection open for ten seconds."""
+    """The memory is free before the client has read the refusal. The client may keep the
+    connection open for ten seconds more."""
     server = start_server()
     size = 8 * MIB
     fields = [RAW, ("X-Request-Timeout-Ms", "300")]
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), fields)
     with server.wire() as wire:
         calls.expect_error(wire.send(request[: size // 2]).answer(), 504, "deadline_passed")
-        assert server.metric("tally_active_requests") == 2  # including the query
+        assert server.metric("tally_active_requests") == 2  # the count includes this query
         assert server.metric("tally_memory_reserved_bytes") == 0
         assert server.metric("tally_memory_promised_bytes") == 0
 
@@ -1044,7 +1059,7 @@ def test_one_refusal_of_memory_has_one_relief_however_many_threads_there_are(sta
     server = start_server("--memory-budget", "32MiB", "--http-loops", "2", moves_clock=True)
     size = 3 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
-    # four and five connections on the two loops
+    # one of the two loops gets four of these connections, the other one five
     senders = [server.wire().send(request[:-1000]) for _ in range(9)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 9 * size - 9000, 20)
     be_slow(server)
@@ -1129,7 +1144,8 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
         assert all(answered(wire) for wire in inside)
         waiting = server.wire()
         waiting.send(ASK)
-        for wire in inside:  # all loops have run with a client waiting to be accepted
+        # the answers show that all loops have run while a client waited to be accepted
+        for wire in inside:
             assert answered(wire) and not has_answer(waiting)
         inside[0].close()
         started = time.monotonic()
@@ -1153,7 +1169,7 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
             ask(wire)
         until(lambda wires=wires: sum(map(has_answer, wires)) >= limit)
         inside = [wire for wire in wires if has_answer(wire)]
-        for wire in inside:  # all loops have run
+        for wire in inside:  # the answers show that all loops have run
             assert wire.answer().status == 200
             ask(wire)
             assert wire.answer().status == 200
@@ -1162,7 +1178,7 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
             wire.close()
 
 
-FULL = 6  # connections; one client has all of them
+FULL = 6  # value of --max-connections; a client opens nearly all of them
 FULL_FLAGS = ("--max-connections", str(FULL), "--header-timeout-ms", "100000")
 
 
@@ -1199,7 +1215,9 @@ def test_at_the_connection_limit_an_answer_that_is_not_read_is_cut_for_another_c
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     long = post_bytes(f"/v1/cumsum?dtype=int8&shape={32 << 20}&strides=0", b"\1", [RAW])
     unread = []
-    for _ in range(FULL):  # and with another request sent, which nobody will read
+    # each also sends a second request, which the server cannot read before the first answer
+    # ends
+    for _ in range(FULL):
         unread.append(server.wire(source="127.0.0.2").send(long + ASK))
         assert unread[-1].socket.recv(1) == b"H"
     with server.wire(source="127.0.0.3") as other:
@@ -1212,10 +1230,12 @@ def test_at_the_connection_limit_an_answer_that_is_not_read_is_cut_for_another_c
 def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_server):
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     kept = [server.wire(source=f"127.0.0.{at + 10}").send(ASK) for at in range(FULL - 2)]
-    for _ in range(3):  # the client with the most connections is determined each time
+    # each new connection lets the server look for the client with the most connections
+    for _ in range(3):
         with server.wire(source="127.0.0.10") as over:
             assert over.send(ASK).answer().body == SUMS
-        until(lambda: server.metric("tally_connections") == FULL - 1)  # including the query
+        # the count includes this query
+        until(lambda: server.metric("tally_connections") == FULL - 1)
     pair = [server.wire(source="127.0.0.2").send(ASK) for _ in range(2)]
     assert all(wire.answer().body == SUMS for wire in [*kept, *pair])
     with server.wire(source="127.0.0.3") as other:
@@ -1233,7 +1253,7 @@ def test_where_descriptors_are_few_connections_are_evicted_before_they_are_used_
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),
     )
     most = server.metric("tally_connections_limit")
-    # two descriptors per connection, and as many for everything else
+    # half of the descriptors are for connections, two for each, and half for everything else
     assert most == descriptors / 4
     assert f"only {descriptors} file descriptors are allowed" in server.log
     idle = [server.wire(source="127.0.0.2") for _ in range(descriptors)]
@@ -1253,9 +1273,9 @@ def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(s
     waiting = server.wire()
     waiting.send(post_bytes(PATH, BODY, [RAW]))
     first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert first.answer().status == 200  # the loop has run with a client waiting to be accepted
+    assert first.answer().status == 200  # the loop has run while a client waited to be accepted
     ticks = server.sleeps()
-    until(lambda: server.sleeps() > ticks + 10)  # and again, during ten heartbeats
+    until(lambda: server.sleeps() > ticks + 10)  # the loop runs again at each of ten heartbeats
     assert server.log.count("no file descriptor") <= len(server.thread_seconds("tally-http"))
     first.close()
     assert waiting.answer().body == SUMS
@@ -1277,7 +1297,7 @@ def test_more_http_loops_serve_alike(start_server):
 
 
 def test_connections_are_dealt_out_among_the_http_threads(start_server):
-    """Also in a burst, which one thread alone could accept."""
+    """The connections arrive in a burst, which one thread alone could accept."""
     server = start_server("--http-loops", "2")
     wires = [server.wire() for _ in range(16)]
     for _ in range(20):

@@ -1,4 +1,5 @@
-"""The document check finds each planted fault, and none in a correct page; with git and without."""
+"""The document check finds each planted fault, and no fault in a correct page, in a tree with
+git and in one without."""
 
 import shutil
 import subprocess

@@ -12,7 +12,7 @@ from support.http import post_bytes
 from support.waiting import until
 
 MIB = 1 << 20
-SPARE = 8 * MIB  # stacks and connection buffers; 1 to 2 MiB were measured
+SPARE = 8 * MIB  # memory for stacks and connection buffers, of which 1 to 2 MiB were measured
 
 
 def peak_of(server, send):
@@ -126,11 +126,11 @@ def test_a_client_that_stops_after_its_first_bytes_holds_only_counted_memory(sta
     request, sums = request_and_sums(kind)
     wires = [server.wire().send(request[:30000]) for _ in range(12)]
     until(lambda: server.metric("tally_memory_blocks") == 12)
-    # promised to requests that are being received
+    # no memory is promised any more to requests that are being received
     until(lambda: server.metric("tally_memory_promised_bytes") == 0)
-    # the received bytes, and room for more
+    # reserved are the received bytes, and room for some more
     assert server.metric("tally_memory_reserved_bytes") < 12 * MIB
-    # one huge page each, of the four that are prepared ahead
+    # each request has used one huge page of the four that are prepared for its body
     assert server.rss_bytes() - before < 12 * 3 * MIB
     for wire in wires[::6]:
         assert wire.send(request[30000:]).answer().body.endswith(sums)

@@ -286,8 +286,9 @@ def expression(name):
 
 @pytest.fixture(scope="module")
 def recorded_work(tmp_path_factory):
-    """Evaluate the rules on a recorded step of the load, every 15 s like an autoscaler: the work of
-    a replica, and the busy share of its devices alone."""
+    """Replay a recorded step of the load, and evaluate the recording rules every 15 s, as an
+    autoscaler does. Returns two lists: the work of a replica, and the busy share of its
+    devices."""
     folder = pathlib.Path(tmp_path_factory.mktemp("recorded"))
     began = int(time.time()) - 86400
     lines = []
@@ -364,8 +365,8 @@ def test_the_recorded_step_scales_out_at_once_and_in_again_when_it_is_long_over(
     calm = spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] // ASKED_EVERY_S
     assert fell >= step + calm - 1, run
     assert run[fell:] == sorted(run[fell:], reverse=True) and run[-1] == 2, run
-    # By the use of the devices alone the number would be two: other work of a request keeps this
-    # use low.
+    # If the autoscaler looked only at the busy share of the devices, it would keep two
+    # replicas: most of the work of a request is not done by the devices.
     assert set(replicas(busy, spec)) == {2}
 
 

@@ -155,8 +155,9 @@ def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, n
 def test_a_line_feed_between_chunks_hides_no_request_behind_nginx(
     start_server, nginx, folder, buffering
 ):
-    """The end of the line with the first chunk's extension decides whether the last chunk is a
-    request. nginx and tallyd may read it either way, but must agree."""
+    """The first chunk's line, with and without an extension, ends with a line feed alone.
+    Depending on where a parser sees the end of this line, the bytes of `hidden` are data or a
+    request. nginx and tallyd may decide either way, but must agree."""
     path = str(folder / "sock")
     server = start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))
     port = nginx(path, buffering)

@@ -22,14 +22,15 @@ from support.waiting import until
 LIBRARY = TOP / "build/release/tests/libfail_memory.so"
 LONG = np.random.default_rng(1).standard_normal(50_000).astype(np.float32)
 LONG_RAW = f"/v1/cumsum?dtype=float32&shape={LONG.size}"
-FEW_FILES = 8  # libmicrohttpd opens these for another daemon, if hundreds of allocations fail
+# descriptors of one more libmicrohttpd daemon, which starts if hundreds of allocations fail
+FEW_FILES = 8
 PACKED = {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
 UNPACK = {None: bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 MIB = 1 << 20
-# More than the 8 MiB that a body of unknown length gets first. With slices of 2 MiB it has as many
-# slices as 20 MiB in default ones; each slice makes the same allocations.
+# LARGE exceeds the 8 MiB that a body of unknown length gets first. With slices of 2 MiB, LARGE
+# has as many slices as 20 MiB with the default size; each slice makes the same allocations.
 LARGE = 10 * MIB
 SLICES = ("--slice-bytes", "2MiB")
 # A part of this size with a long carry makes 31 large allocations; one of 15 MiB makes ten.
@@ -98,7 +99,8 @@ class Service(Tallyd):
             client.close()
 
     def ask_large(self, path, body, headers):
-        """The answer may arrive before the body is sent."""
+        """Send a request, and stop sending when the answer begins: a refusal may arrive before
+        all of the body is sent."""
         fields = [*headers.items()]
         pieces = memoryview(post_bytes(path, body, fields) if body is not None else b"")
         if "Transfer-Encoding" in headers:
@@ -173,9 +175,9 @@ def test_an_answer_is_whole_or_an_error_whichever_allocation_fails(service, name
         try:
             answer = service.ask(*call)
         except (http.client.HTTPException, ConnectionError):
-            answer = None  # closed: there was no memory for an answer
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # no further allocation to fail
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1
@@ -356,9 +358,9 @@ def test_a_large_answer_is_whole_or_an_error_whichever_large_allocation_fails(
         try:
             answer = service.ask_large(*call)
         except ConnectionError:
-            answer = None  # closed: there was no memory for an answer
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # no further allocation to fail
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1

@@ -565,7 +565,7 @@ def test_memory_is_counted_for_offsets_and_their_sums_before_it_is_taken(start_s
         + f"Content-Length: {len(head) + (8 << 23)}\r\n\r\n".encode()
         + head
     )
-    answer = wire.answer()  # before the offsets are sent
+    answer = wire.answer()  # the refusal arrives before the offsets are sent
     assert answer.status == 413 and b"--memory-budget" in answer.body, answer
     wire.close()
     body = b'{"data":[1],"dtype":"int64","offsets":[' + b"0," * 4_000_000 + b"1]}"
@@ -574,7 +574,8 @@ def test_memory_is_counted_for_offsets_and_their_sums_before_it_is_taken(start_s
     front = np.array([0, 4 << 20], "<i8").tobytes()
     path = f"/v1/cumsum?dtype=int32&shape={4 << 20}"
     assert client.post(path, front + bytes(16 << 20), RAW, {LENGTH: "16"}).status == 200
-    path += "&initial=1"  # every segment is gathered: 16 MiB more
+    # with an initial value every segment is gathered, which needs 16 MiB more
+    path += "&initial=1"
     answer = client.post(path, front + bytes(16 << 20), RAW, {LENGTH: "16"})
     assert answer.status == 413 and b"--memory-budget" in answer.body, answer
     until(lambda: b"\ntally_memory_reserved_bytes 0" in client.get("/metrics").body)

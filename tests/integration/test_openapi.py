@@ -474,7 +474,7 @@ def schemathesis(server, folder, *arguments):
         capture_output=True,
         text=True,
         timeout=280,
-        cwd=folder,  # it stores its findings here
+        cwd=folder,  # schemathesis stores its findings in this folder
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -66,7 +66,7 @@ def test_the_pace_of_a_device_is_measured_without_a_request(start_server):
     client = start_server().client()
     page = {}
 
-    def measured():  # measured by one worker, while the other is ready
+    def measured():  # one worker measures, while the other one is ready
         page.update(client.get("/v1/devices").json()["devices"][0])
         return page["pace"]
 
@@ -101,7 +101,7 @@ def test_each_of_two_devices_shows_its_pace_and_why_it_took_a_request_or_did_not
     def any_choice():
         return any("last_choice" in device for device in choices())
 
-    until(any_choice, 60)  # once both are ready
+    until(any_choice, 60)  # a choice is recorded once both devices are ready
     values = metrics(client)
     for device in choices():
         labels = (("device", str(device["number"])), ("name", device["name"]))
@@ -397,4 +397,4 @@ def test_compressed_answers_only_on_request_and_correct(client):
         plain = decode[answer.headers.get("Content-Encoding")](answer.body)
         assert json.loads(plain)["data"][-1] == 1999000
         if "Content-Encoding" in answer.headers:
-            assert answer.headers["Vary"] == "Accept-Encoding"  # for caches
+            assert answer.headers["Vary"] == "Accept-Encoding"  # caches need this header field

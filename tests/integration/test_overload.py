@@ -116,15 +116,15 @@ def written(*records):
 def test_only_answers_in_their_deadline_are_goodput_and_those_at_an_edge_count_in_part():
     kind = overload.Kind("k", "/", b"", deadline_ms=200)
     output = written(
-        (900, 900, 1100, 0, 200),  # half of it is in the window
+        (900, 900, 1100, 0, 200),  # half of this request lies in the window
         (1100, 1100, 1300, 0, 200),
-        (1100, 1100, 1301, 1 << 20, 200),  # late
+        (1100, 1100, 1301, 1 << 20, 200),  # this answer is late
         (1200, 1200, 1210, 0, 503),
         (1200, 1200, 1210, 5, 429),
         (1200, 1200, 1210, 0, 500),
-        (1200, 1200, 0, 0, 0),  # in flight at the end of the run
-        (1200, 0, 1200, 0, 0),  # no connection was free
-        (1900, 1900, 2100, 0, 200),  # half of it is in the window
+        (1200, 1200, 0, 0, 0),  # this request is in flight at the end of the run
+        (1200, 0, 1200, 0, 0),  # this request found no free connection
+        (1900, 1900, 2100, 0, 200),  # half of this request lies in the window
     )
     run = overload.summed_up(output, [kind])
     assert (run.offered, run.good, run.late) == (8, 2, 2)

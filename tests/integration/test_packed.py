@@ -77,8 +77,8 @@ def test_a_packed_body_in_chunks_whose_first_ones_are_short_is_read_to_its_end(s
 
 
 def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(start_server):
-    """Each holds a little memory when it begins to wait: none may wait for memory of those behind
-    it."""
+    """Each request holds a little memory when it begins to wait. No request may wait for memory
+    that a later request holds."""
     server = start_server("--memory-budget", "64MiB")
     stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
     packed = gzip.compress(calls.npy_bytes(stored), 1)

@@ -61,8 +61,8 @@ OTHERS = 300
 
 
 def test_a_newcomer_is_accepted_while_connections_before_it_wait_for_their_turns(start_server):
-    """The kernel's backlog has one order for all clients. The log shows the order of the
-    answers."""
+    """In the kernel's backlog, the newcomer is behind all connections of the other client. The
+    log shows the order of the answers."""
     server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")
     with contextlib.ExitStack() as stack:
         server.signal(signal.SIGSTOP)
@@ -125,8 +125,8 @@ def test_the_kernel_takes_little_of_pages_that_are_not_read(start_server):
 
 @pytest.mark.parametrize("bytes_out", [64 << 10, 900 << 10, 8 << 20])
 def test_the_kernel_takes_little_of_sums_that_are_not_read(start_server, bytes_out):
-    """Exception: a large answer, whose memory is still reserved; of it the kernel takes at most one
-    block."""
+    """The kernel's send queue of a connection has at most 128 KiB. For a large answer, whose
+    memory is still reserved, it has at most one block of 512 KiB."""
     server = start_server(*PATIENT)
     ask = post_bytes(f"/v1/cumsum?dtype=int8&shape={bytes_out}&strides=0", b"\1", [RAW])
     with contextlib.ExitStack() as stack:
@@ -153,7 +153,8 @@ def test_a_client_that_does_not_read_pages_gets_no_more_pages_but_others_do(star
             assert wire.send(get("/readyz")).answer().status == 200
         with server.wire(source="127.0.1.2") as wire:
             assert wire.send(get("/openapi.json")).answer().status == 200
-    with server.wire(source="127.0.1.1") as wire:  # after those have disconnected
+    # the connections with unread pages are closed
+    with server.wire(source="127.0.1.1") as wire:
         until(lambda: wire.send(get("/openapi.json")).answer().status == 200)
 
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(TOP / "tests" / "fleet"))
 
 import replicas  # noqa: E402
 
-# around the sizes of kernel blocks and slices
+# positions around the sizes of kernel blocks and slices
 EDGES = [0, 1, 255, 256, 257, 1023, 1024, 1025, 65536]
 
 
@@ -164,7 +164,7 @@ def test_the_format_may_change_from_part_to_part(pair):
 
 
 def test_a_carry_may_be_long_in_json(client):
-    """Longer than the limit for everything in JSON besides numbers."""
+    """The carry is longer than the limit for all text in JSON other than numbers."""
     dtype, rng = dtypes.BY_NAME["float64"], np.random.default_rng(10)
     stored = random_stored(dtype, (4, 20000), rng)
     out = in_parts([client], json_part, dtype, stored, [1, 3], 0)
@@ -405,7 +405,7 @@ def test_behind_haproxy_a_replica_that_is_killed_costs_at_most_the_part_it_has(f
 
 
 FLOAT32 = dtypes.BY_NAME["float32"]
-ONE = 1 << 149  # in units of float32
+ONE = 1 << 149  # the number 1 in units of 2^-149, the least positive float32
 
 
 def good_carry():
@@ -498,8 +498,8 @@ def test_a_carry_is_refused_before_the_part_behind_it_is_sent(server):
 
 
 def test_a_forged_carry_spoils_the_senders_sums_alone(server, client):
-    """Positions at every limit, sums of every kind: a forged carry changes only the sums of its
-    sender."""
+    """A forged carry may have a position at any limit and sums of any kind: it changes only the
+    sums of its sender."""
     stored = np.ones((3, 2), np.float32)
     for position in (1, 256, 65536, 2**40, 2**63 - 512):
         for number in ("nan", "+inf", "-inf", "-0", 0, 1, -1, ONE, -(2**276)):
@@ -593,9 +593,11 @@ def test_v2_refuses_tensors_that_no_part_has(client):
 
 
 def test_v2_lists_the_possible_causes_of_a_wrong_length_of_a_carry(client):
-    """The shape of the input gives the length, before bytes with more information arrive."""
+    """The service compares the carry's length with the shape of the input before it reads the
+    carry, and cannot know yet which of the two is wrong."""
     x = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}
-    for length in (71, 185, 1000):  # one line's, or more than two lines can have
+    # the length of one line, and lengths that two lines cannot have
+    for length in (71, 185, 1000):
         carry = {"name": "carry", "shape": [length], "datatype": "UINT8", "data": [0] * length}
         document = {"inputs": [x, carry], "parameters": {"axis": 1, "part": "next"}}
         answer = client.post_json("/v2/models/cumsum/infer", document)
@@ -671,7 +673,7 @@ def test_a_raw_binary_first_part_is_answered_as_json_where_it_asks_for_that(clie
 
 
 def test_clients_that_leave_inside_a_part_leave_nothing_behind(start_server):
-    """Inside the carry, inside the part behind it, and during the scan."""
+    """Clients leave inside the carry, inside the part behind it, and during the scan."""
     server = start_server("--slice-bytes", "16KiB")
     client = server.client()
     lines = 20000

@@ -118,7 +118,8 @@ def test_packages_are_built_with_every_library_that_a_build_installs():
     packages = re.search(r'^run_packages="(.*?)"', script, re.M | re.S)[1].split()
     control = (TOP / "deploy/debian/control").read_text()
     wanted = re.search(r"^Build-Depends:(.*?)^\S", control, re.M | re.S)[1]
-    libraries = {name for name in packages if name.endswith("-dev")} - {"libc6-dev"}  # essential
+    # every build has libc6-dev
+    libraries = {name for name in packages if name.endswith("-dev")} - {"libc6-dev"}
     assert libraries <= set(re.findall(r"[\w.+-]+", wanted))
 
 
@@ -167,7 +168,7 @@ def passes_dockerignore(name, patterns):
 
 
 def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
-    """Everything that the build and `make install` name, if it is in git."""
+    """Every file that the build and `make install` name must pass, if it is in git."""
     patterns = (TOP / ".dockerignore").read_text().split()
     tracked = run("git", "ls-files").split("\n")[:-1]
     kept = [name for name in tracked if passes_dockerignore(name, patterns)]
@@ -196,7 +197,7 @@ def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
 
 @pytest.mark.release_only
 def test_an_installation_is_whole_and_for_everybody_to_read(tmp_path):
-    """With any umask, into a folder with a blank in its name."""
+    """The umask forbids access by other users, and the name of the folder has a blank."""
     make = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     settings = (f"DESTDIR={tmp_path}/a b", "PREFIX=/opt/tally")
     run("make", "-s", "install-built", *settings, umask=0o077, env=make)
@@ -252,7 +253,7 @@ def test_the_root_of_an_image_has_each_library_that_the_loader_would_load(tmp_pa
 def test_the_root_of_an_image_is_made_of_programs_of_a_known_architecture(tmp_path):
     header = bytearray(pathlib.Path(BINARY).read_bytes()[:64])
     header[18:20] = (243).to_bytes(2, "little")  # e_machine: RISC-V
-    header[40:64] = bytes(24)  # without section headers
+    header[40:64] = bytes(24)  # the file has no section headers
     for name in ("tallyd", "tally"):
         (tmp_path / name).write_bytes(header)
     command = ["sh", "deploy/image-root.sh", str(tmp_path), str(tmp_path / "root"), VERSION]
@@ -261,7 +262,8 @@ def test_the_root_of_an_image_is_made_of_programs_of_a_known_architecture(tmp_pa
 
 
 def test_an_archive_of_an_image_is_the_same_for_the_same_image(tmp_path):
-    """Also if another container created the image; Docker's configuration names the container."""
+    """The archive does not depend on the container that created the image, although Docker's
+    configuration names it."""
     layer = gzip.compress(b"a layer", mtime=0)
     archives = []
     for container in ("one", "another"):
@@ -502,7 +504,7 @@ def test_images_are_built_on_the_base_whose_digest_they_say(
     expected = "--build-arg BASE=" + base.format(default=default, digest=BASE_DIGEST) + " "
     builds = [line for line in log.read_text().splitlines() if line.startswith("build ")]
     assert len(builds) == 2 and all(expected in line for line in builds)
-    # The names in the files of deploy/kubernetes/.
+    # The files of deploy/kubernetes/ use these names.
     assert log.read_text().splitlines()[-1] == f"tag tally:latest tally:{VERSION}"
     assert 'org.opencontainers.image.base.name="${BASE}"' in dockerfile
     assert '/image "$VERSION" "$BASE"\n' in dockerfile

@@ -22,8 +22,9 @@ from support.waiting import until
 UNIT = TOP / "deploy" / "tallyd.service"
 KILL, ALLOW = 0x80000000, 0x7FFF0000  # SCMP_ACT_KILL_PROCESS, SCMP_ACT_ALLOW
 REFUSE = 0x00050000 | errno.EPERM  # SCMP_ACT_ERRNO, as the unit's SystemCallErrorNumber
-TRIED = "io_uring_setup"  # by libuv in Debian 13, which continues without it if it is refused
-MOST_EXPOSED = 15  # in tenths of the exposure that systemd-analyze prints
+# libuv in Debian 13 tries this call, and continues without it if the call is refused
+TRIED = "io_uring_setup"
+MOST_EXPOSED = 15  # largest allowed exposure, in tenths of the unit that systemd-analyze prints
 
 
 def expanded(word):
@@ -44,7 +45,8 @@ def allowed():
 
 
 def filtered(names):
-    """For preexec_fn: any other system call ends the process at once."""
+    """Returns a function for preexec_fn. After it has run, any system call that is not in
+    `names` ends the process at once."""
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_init.argtypes = [ctypes.c_uint32]
@@ -74,8 +76,8 @@ OTHER_PAGES = ["meminfo", "cpuinfo", "stat", "mounts"]  # pages of /proc that a 
 
 
 def enclosed():
-    """For preexec_fn: the effect of ProcSubset=pid and PrivateUsers=yes. OSError if that is
-    impossible."""
+    """Returns a function for preexec_fn, with the effect of ProcSubset=pid and
+    PrivateUsers=yes. The function raises OSError if that is impossible."""
     library = ctypes.CDLL(None, use_errno=True)
     is_root = os.getuid() == 0
 
@@ -132,8 +134,8 @@ def test_the_unit_lets_no_such_call_through(name):
 def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
     start_server, tmp_path, is_enclosed
 ):
-    """If namespaces can be created, the test also shows that serving needs no more of /proc and of
-    users than the unit permits."""
+    """If namespaces can be created, the test also shows that the service works with the part of
+    /proc and with the users that the unit lets it see."""
     if is_enclosed and not can_be_enclosed():
         pytest.skip("no namespaces can be made here")
     enclose, restrict = enclosed() if is_enclosed else lambda: None, filtered(allowed())
@@ -167,7 +169,7 @@ def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
     memory.unlink()
     serial = tls.rotate()
     until(lambda: server.log.count("is loaded") == 2, 60, what=f"certificate {serial}")
-    with server.wire() as wire:  # past libmicrohttpd
+    with server.wire() as wire:  # the service refuses this header itself, without libmicrohttpd
         wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert wire.answer().status == 413
     assert client.post(PATH, BODY, calls.RAW).body == SUMS

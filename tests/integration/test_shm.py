@@ -185,8 +185,8 @@ def test_an_output_in_shared_memory_goes_there_whatever_binary_data_output_says(
 @pytest.mark.parametrize("out_at", [0, 1, 4, 12, 400])
 @pytest.mark.parametrize("second_name", [False, True])
 def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second_name):
-    """Input and output at the same address, overlapping, apart, at odd addresses, and in one object
-    under two names."""
+    """Input and output are at the same address, overlap, are apart, are at odd addresses, or
+    are in one object that has two names."""
     with memory(4096) as (name, view, _):
         assert register(http, "r", name, 0, 4096).status == 200
         assert register(http, "s", name, 4, 4092).status == 200
@@ -387,8 +387,8 @@ def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
 
 @pytest.fixture(scope="module", params=["copies", "zero_copy"])
 def waiting_server(tmp_path_factory, request):
-    """Its device starts half a second after a request, so that the test can change the memory
-    meanwhile."""
+    """A server whose device starts half a second after a request arrives, so that the test can
+    change the memory meanwhile."""
     flags = ["--allow-client-shm", "--batch-delay-us=500000"]
     zero_copy = request.param == "zero_copy"
     server = Tallyd(
@@ -401,7 +401,8 @@ def waiting_server(tmp_path_factory, request):
 
 @contextlib.contextmanager
 def while_it_waits(server, *arguments):
-    """Send infer(*arguments); the list has its answer after the block."""
+    """Send infer(*arguments) in a thread, and run the block while the request waits. After the
+    block, the yielded list has the answer."""
     answers = []
 
     def send():
@@ -561,7 +562,7 @@ def outer_address():
     """A non-loopback address of this machine; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
+            probe.connect(("192.0.2.1", 9))  # connect() of a datagram socket sends nothing
             return probe.getsockname()[0]
         except OSError:
             return None
@@ -689,7 +690,7 @@ def test_a_key_prefix_is_enforced(start_server):
 
 def test_objects_of_other_users_are_refused(v2, http):
     if os.geteuid() != 0:
-        return  # only root can create one
+        return  # only root can create an object of another user
     with memory(16) as (name, _, path):
         os.chown(path, 12345, 12345)
         calls.expect_error(register(http, "r", name, 0, 16), 403, "forbidden", "key")

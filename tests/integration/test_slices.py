@@ -1,5 +1,6 @@
-"""Large tensors are scanned in slices, on arrival or when complete: the bits equal those of the
-whole, for every format, type, axis and speed, and despite errors on the way."""
+"""The service scans large tensors in slices, while they arrive or when they are complete. The
+sums have the same bits as those of the whole tensor, for every format, type, axis and speed. A
+client that leaves between two slices does not affect others."""
 
 import concurrent.futures
 import json
@@ -57,8 +58,8 @@ def await_no_reservation(server):
 
 
 def send_by_parts(server, request, cuts=(0.6,), sliced=True):
-    """Send a request up to each cut, and wait until one of its slices was handed over.
-    sliced=False: no slice is handed over before the end."""
+    """Send a request up to each cut; at each cut, wait until the service has handed over one
+    more slice. sliced=False: check that no slice is handed over before the end."""
     with server.wire(PATIENCE_S) as wire:
         begun, at = counter(server, "tally_sliced_requests_total"), 0
         for cut in cuts:
@@ -136,7 +137,7 @@ def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
     over = threading.Event()
 
     def keep_busy(other):
-        short = tensor(other, (SLICE // other.bytes,))  # too short for slices
+        short = tensor(other, (SLICE // other.bytes,))  # this tensor is too short for slices
         with server.wire(PATIENCE_S) as wire:
             while not over.is_set():
                 answer = wire.send(raw_request(other, short)).answer()
@@ -270,7 +271,8 @@ def test_a_tensor_that_cannot_be_cut_while_it_arrives_is_scanned_when_complete(
     gaps = attributes.get("output_strides") == [301, 1]
     begun = counter(server, "tally_sliced_requests_total")
     answer = send_by_parts(server, raw_request(dtype, stored, **attributes), sliced=False)
-    small_carry = attributes.get("axis") != 0  # 100 steps of the axis are shorter than a block
+    # the axis of 100 steps is too short to be cut, since it is shorter than a block
+    small_carry = attributes.get("axis") != 0
     assert counter(server, "tally_sliced_requests_total") == begun + (small_carry and not gaps)
     assert answer.status == 200, answer
     if "output_strides" not in attributes:
@@ -334,7 +336,8 @@ def test_a_long_output_with_gaps_is_cut_when_they_are_zeroes(server, strides):
 
 
 def test_a_long_text_and_a_tensor_that_is_turned_over(server):
-    """Other threads than the slicing loop prepare both."""
+    """The slicing loop does not prepare these tensors itself: another thread converts the text,
+    and another one swaps the bytes of the NPY file."""
     dtype = dtypes.BY_NAME["int32"]
     stored = tensor(dtype, (90000,))
     begun = counter(server, "tally_sliced_requests_total")

@@ -86,9 +86,9 @@ def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect
     bounds = {
         ("allocate", "tallyd"): ALLOCATIONS[dialect] + 0.2,
         ("allocate", "libjansson"): 0.1,
-        # Two locks lend the device to the HTTP thread; two are for the worker's record of its
-        # batch, from which the batch is taken if the driver hangs; two more are in Tally's OpenCL
-        # driver.
+        # Two locks lend the device to the HTTP thread. Two guard the worker's record of its
+        # batch; if the driver hangs, another thread takes the batch from this record. Two more
+        # are in Tally's OpenCL driver.
         ("lock", "tallyd"): 15.2,
         ("send", "libmicrohttpd"): 1.1,
         # This client sends header and body separately. A suspended connection would need one

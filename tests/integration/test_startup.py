@@ -232,7 +232,7 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     for path in links.values():
         assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
     document = "/tally/openapi.json"
-    [described] = client.get(document).json()["servers"]  # relative to the document
+    [described] = client.get(document).json()["servers"]  # the URL is relative to the document
     assert urllib.parse.urljoin(document, described["url"]) == "/tally/"
     client.close()
     server.stop()
@@ -408,7 +408,8 @@ def test_without_dev_null_it_runs_unless_it_needs_it():
 
 
 def test_descriptors_that_were_closed_are_not_taken_for_something_else():
-    """Otherwise the log would be written to the socket or connection that got descriptor 2."""
+    """If the service left descriptor 2 closed, its first socket or connection could get this
+    number, and the log would be written to it."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port}"
     process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
@@ -436,7 +437,7 @@ def device(server):
 
 @pytest.mark.release_only
 def test_it_is_ready_at_once_and_small(start_server, tmp_path):
-    """Without other drivers, which need time and memory to list their devices."""
+    """The test hides other drivers, which need time and memory to list their devices."""
     env = {"OCL_ICD_VENDORS": str(tmp_path)}
     seconds = []
     for _ in range(5):
@@ -516,7 +517,8 @@ def test_affinity_decides_the_number_of_threads(start_server, tmp_path):
     assert works(pinned)
     three = Counted(start_server("--cpus", "3", env=no_drivers(tmp_path), preexec_fn=one_core))
     assert (three.codecs, three.units) == (3, 3)
-    assert three.threads == counted.threads + 3 * 2  # for HTTP, for the codec pool, for the driver
+    # two more threads each for HTTP, the codec pool and the driver
+    assert three.threads == counted.threads + 3 * 2
 
 
 def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
@@ -559,8 +561,8 @@ def half_a_core():
 
 
 def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server, half_a_core):
-    """In a real control group; if this machine allows none, tests/unit/test_machine.c covers
-    simulated ones."""
+    """The test uses a real control group. If this machine allows none, only
+    tests/unit/test_machine.c tests the quota, with simulated groups."""
 
     def join():
         if half_a_core is not None:
@@ -618,7 +620,8 @@ def handed_over(listener, log_path):
 
 
 def ask(port):
-    """The listener's backlog accepts the connection at once; it is answered once tallyd runs."""
+    """Send a request to the listener: its backlog accepts the connection at once, and tallyd
+    answers when it runs."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
     answer = connection.getresponse()

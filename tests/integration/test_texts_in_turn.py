@@ -1,5 +1,5 @@
-"""Texts that an HTTP thread converts itself, some of them in a later round of its loop: more at
-once than one round has time for, and more than may wait for another."""
+"""An HTTP thread converts short texts itself. Here, more texts arrive at once than one round of
+its loop has time for, so that some wait for a later round; and more arrive than may wait."""
 
 import contextlib
 import json

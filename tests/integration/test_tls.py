@@ -89,7 +89,8 @@ def context_of(tls, low, high):
     context = tls.context()
     context.minimum_version, context.maximum_version = low, high
     if low < ssl.TLSVersion.TLSv1_2:
-        context.set_ciphers("ALL:@SECLEVEL=0")  # otherwise the client itself would refuse
+        # the client's own security level would refuse this
+        context.set_ciphers("ALL:@SECLEVEL=0")
     return context
 
 
@@ -256,8 +257,8 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
         done = subprocess.run(command, input=b"[1,2,3]", capture_output=True, timeout=60)
         assert done.returncode != 0 and done.stdout == b"", done
         assert b"certificate" in done.stderr.lower(), done
-    # Not by name: if the name also has an IPv6 address, the client reports the refusal of that
-    # address.
+    # The client connects to an address and not to a name: if a name also has an IPv6 address,
+    # the client reports the refusal of that address.
     v2 = triton.InferenceServerClient(
         f"127.0.0.1:{server.port}", ssl=True, ssl_context_factory=changing.context
     )
@@ -279,8 +280,8 @@ def test_16_mib_both_ways_are_the_same_bytes(server):
 
 
 def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_server):
-    """Answers that MHD sends itself, in pieces, must continue beside requests for which it is made
-    to poll."""
+    """libmicrohttpd sends these answers itself, in pieces. It must continue to do so while
+    other requests, which wait for a device, make it poll."""
     server = start_server("--batch-delay-us", "100000")
     sizes = [1, 1000, 16384, 16385, 100_000, 500_000, MIB - 64, MIB + 1]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -302,7 +303,8 @@ def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_ser
         begun = time.monotonic()
         for _ in range(60):
             client.get("/openapi.json")
-        assert time.monotonic() - begun < 8  # each answer would wait for the next heartbeats
+        # it would take longer if each answer waited for the next heartbeats
+        assert time.monotonic() - begun < 8
         client.close()
         stop.set()
         for other in others:
@@ -381,11 +383,12 @@ def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until
     server = start_server("--header-timeout-ms", "1500")
     hello = hello_of(tls)
     begun = server.processor_seconds()
-    silent = server.wire()  # finishes its handshake, and sends no request
+    silent = server.wire()  # this client finishes its handshake, and sends no request
     stuck = []
     for at in range(40):
         raw = socket.create_connection(("127.0.0.1", server.port), 60)
-        raw.sendall(hello[: len(hello) * (at % 4) // 3])  # nothing, a part, or all
+        # no byte of it, a part of it, or all of it
+        raw.sendall(hello[: len(hello) * (at % 4) // 3])
         stuck.append(raw)
     for raw in stuck:
         try:
@@ -419,8 +422,8 @@ def test_at_the_connection_limit_a_handshake_that_stops_is_evicted_for_another_c
 
 
 def test_a_client_that_stops_in_many_handshakes_delays_no_other_client(start_server, tls):
-    """The oldest of them are cut to make room: those of the client with the most connections. A
-    finished handshake is never cut."""
+    """To make room, the service cuts the oldest unfinished handshakes of the client with the
+    most connections. It never cuts a connection whose handshake has finished."""
     server = start_server("--http-loops", "1", "--header-timeout-ms", "600000")
     hello = hello_of(tls)
 
@@ -446,8 +449,8 @@ def test_a_client_that_stops_in_many_handshakes_delays_no_other_client(start_ser
 
 
 def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, tls):
-    """libmicrohttpd is told only once that a connection has ended, perhaps in a run for another
-    connection."""
+    """libmicrohttpd learns only once that a connection has ended, and perhaps learns it in a
+    run for another connection."""
     server = start_server("--idle-timeout-s", "600", moves_clock=True)
     hello = hello_of(tls)
     leaving, beginning = [], []
@@ -461,8 +464,8 @@ def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, t
         raw.sendall(hello)
     for raw in leaving:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.close()  # a reset
-    server.pass_time(2)  # the service itself cuts them, in the same round
+        raw.close()  # with SO_LINGER, close() resets the connection
+    server.pass_time(2)  # the service itself cuts connections in the same round
     server.signal(signal.SIGCONT)
     for raw in beginning:
         assert raw.recv(65536)
@@ -569,7 +572,8 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
     for damaged in (good[: len(good) // 2], None):
         lines = server.log.count("stays in use")
         if damaged is None:
-            put(changing.authority.certificate, changing.certificate)  # belongs to another key
+            # this certificate does not belong to the key
+            put(changing.authority.certificate, changing.certificate)
         else:
             changing.certificate.write_bytes(damaged)
         until(lambda lines=lines: server.log.count("stays in use") > lines, 60)
@@ -756,7 +760,7 @@ def test_a_client_without_certificate_gets_an_alert_that_says_so(mutual, version
     with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
         with pytest.raises(ssl.SSLError) as error:
             wire = context.wrap_socket(raw, server_hostname="localhost")
-            # in TLS 1.3 the client gets this far
+            # in TLS 1.3 the handshake ends for the client before the server refuses it
             wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
             wire.recv(1)
     assert says in str(error.value)
@@ -817,7 +821,7 @@ def chain_file(name, own, *behind):
 def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
     start_server, tmp_path, version
 ):
-    """Also with the name of an authority, which anybody can copy."""
+    """A chain with the name of an authority is refused as well: anybody can copy this name."""
     clients = Authority(tmp_path / "clients")
     tls = Tls(tmp_path / "server", clients)
     server = start_server("--log-level", "debug", tls=tls)
@@ -829,7 +833,8 @@ def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
             with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
                 with context.wrap_socket(raw, server_hostname="localhost") as wire:
                     with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
-                        # In TLS 1.3 a refused client may get this far.
+                        # In TLS 1.3 the handshake of a refused client may have ended before the
+                        # refusal.
                         wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
                     return wire.recv(9).decode()
         except (ssl.SSLError, ConnectionError) as error:
@@ -872,7 +877,8 @@ def test_certificates_between_client_and_authority_are_followed(start_server, tm
     assert not refused(server, tls.context(chain_file("deep", own, inner.certificate, outer)))
     assert refused(server, tls.context(own))
     stranger = Authority(tmp_path / "strangers", "authority").sign("posing", "clientAuth")
-    assert refused(server, tls.context(stranger))  # has the authority's name
+    # this certificate has the authority's name, but not its signature
+    assert refused(server, tls.context(stranger))
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
@@ -881,7 +887,8 @@ def test_a_client_key_of_less_than_2048_bits_of_rsa_is_refused(mutual, version):
     for bits, enters in ((2048, True), (1024, False)):
         own = clients.sign(f"rsa-{bits}", "clientAuth", kind=(*RSA, f"rsa_keygen_bits:{bits}"))
         context = ssl.create_default_context(cafile=tls.authority.certificate)
-        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # otherwise the client itself would refuse
+        # the client's own security level would refuse this
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
         context.load_cert_chain(*own)
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
         assert refused(server, context) != enters, bits

@@ -195,7 +195,7 @@ def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, si
     ],
 )
 def test_bodies_of_requests_without_token_take_no_memory(start_server, tokens, fields, begin, end):
-    """Otherwise strangers could take all memory."""
+    """If they took memory, strangers could take all of it."""
     flags = ["--token-file", str(tokens), "--cors-origins", "*", "--http-loops", "1"]
     server = start_server(*flags)
     preflight = "OPTIONS /v1/cumsum HTTP/1.1\r\nOrigin: x\r\nAccess-Control-Request-Method: POST"
@@ -222,7 +222,8 @@ def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, 
     fresh.write_text(line_of("worker", "tally_new") + line_of("worker", SECRETS["worker"][0]))
     put(fresh, tokens)
     until(lambda: status("tally_new") == 200, 60, 1.1)
-    assert status(SECRETS["worker"][0]) == 200  # both tokens, while clients change over
+    # both tokens are valid while the clients change to the new one
+    assert status(SECRETS["worker"][0]) == 200
     fresh.write_text(line_of("worker", "tally_new"))
     put(fresh, tokens)
     until(lambda: status(SECRETS["worker"][0]) != 200, 60)
@@ -306,7 +307,7 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
 
 
 def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(guarded):
-    """No valid token of this address was seen before."""
+    """The service has not seen a valid token of this address before."""
     guesser, user = guarded.client(), guarded.client()
     statuses = []
     for at in range(300):
@@ -388,7 +389,7 @@ def test_a_pipe_is_waited_for_and_read_to_its_end(start_server, tokens, pipe):
 
 
 def test_tokens_in_a_pipe_whose_writer_has_exited_are_read(log_dir, tokens):
-    """As with --token-file <(command)."""
+    """A shell opens such a pipe for --token-file <(command)."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port} --token-file /dev/stdin"
     reader, writer = os.pipe()
@@ -446,21 +447,21 @@ def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_p
 
 
 def memory_of(process):
-    """The writable memory of a process, piece by piece. Only untouched pieces have a gigabyte or
-    more."""
+    """The writable memory of a process, piece by piece. Pieces of a gigabyte or more are left
+    out: they are reserved addresses that nothing has touched."""
     with open(process / "mem", "rb", 0) as memory:
         for row in (process / "maps").read_text().splitlines():
             span, rights, *_ = row.split()
             begin, end = (int(place, 16) for place in span.split("-"))
             if "w" in rights and end - begin < 1 << 30:
                 memory.seek(begin)
-                with contextlib.suppress(OSError):  # no readable pages
+                with contextlib.suppress(OSError):  # this piece has no readable pages
                     yield memory.read(end - begin)
 
 
 def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
-    """The process's own user cannot read it. With TLS, GnuTLS may leave the token in freed
-    memory."""
+    """Only root can read the memory of the process; the user of the process cannot. With TLS,
+    GnuTLS may leave the token in freed memory, so this test uses no TLS."""
     process = pathlib.Path(f"/proc/{guarded.pid}")
     secrets = [*(secret for secret, _ in SECRETS.values()), "tally_secret-of-nobody"]
     client = guarded.client()
@@ -469,14 +470,15 @@ def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
         for path in ("/readyz", PATH, "/nowhere", PATH + "&axis=9"):
             client.post(path, BODY, calls.RAW, headers)
     begun = [guarded.wire() for _ in range(2)]
-    # one token may compute, the other may not
+    # the first token may compute, the second one may not
     for wire, secret in zip(begun, secrets, strict=False):
         fields = [("Content-Type", calls.RAW), ("Authorization", f"Bearer {secret}")]
         wire.send(post_bytes(PATH, BODY, fields)[:-1]).await_read()
     assert client.get("/livez").status == 200
     if os.getuid() == 0:
         pieces = list(memory_of(process))
-        assert any(b"prometheus" in piece for piece in pieces)  # the name of a token
+        # shows that the search works: the process stores the names of tokens
+        assert any(b"prometheus" in piece for piece in pieces)
         for secret in secrets:
             assert not any(secret.encode() in piece for piece in pieces), secret
     else:
@@ -498,7 +500,8 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
     for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
         pages += client.get(path, bearer("all")).body
     client.close()
-    until(lambda: "path=/v2 " in server.log)  # the last line: a separate thread writes the log
+    # wait for the last line, since a separate thread writes the log
+    until(lambda: "path=/v2 " in server.log)
     process = pathlib.Path(f"/proc/{server.pid}")
     seen = server.log.encode() + pages
     seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -509,7 +512,8 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
 
 
 def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, tokens):
-    """Then root owns its files in /proc, whichever user runs it."""
+    """Linux gives the files in /proc of a process that leaves no core to root, whichever user
+    runs the process."""
 
     def as_nobody():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

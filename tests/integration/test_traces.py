@@ -185,8 +185,10 @@ def test_unsampled_requests_are_not_sent_and_own_traces_begin_at_the_rate(start_
     assert parts(client.get("/livez", {"traceparent": UNSAMPLED}))[2] == "00"
     began = [client.post(PATH, BODY, calls.RAW) for _ in range(20)]
     traced = [parts(answer) for answer in began if "traceparent" in answer.headers]
-    assert 1 <= len(traced) <= 2 + time.monotonic() - at  # the first, and one per second
-    assert "traceparent" not in client.get("/livez").headers  # only requests for tensors
+    # the first request is sampled, and then one per second
+    assert 1 <= len(traced) <= 2 + time.monotonic() - at
+    # without traceparent, only requests for tensors are sampled
+    assert "traceparent" not in client.get("/livez").headers
     client.get("/livez", {"traceparent": SAMPLED})
     assert list(collector.trace(TRACE)) == ["GET /livez", "receive", "send"]
     server.stop()
@@ -225,7 +227,7 @@ def test_no_request_waits_for_a_hanging_collector_and_dropped_spans_are_counted(
             assert all(wire.answer().status == 200 for _ in range(100))
     until(lambda: server.metric("tally_traces_dropped_total") > 0, 60)
     assert server.metric("tally_traces_sent_total") == 0
-    server.stop(15)  # and does not delay the exit
+    server.stop(15)  # the hanging collector does not delay the exit
 
 
 def test_a_collector_that_is_not_there_or_says_no_is_told_once(start_server):

@@ -17,7 +17,8 @@ FORMS = [  # (type, as binary?): the SDK sends FP16 only as binary
 
 @pytest.fixture(scope="module", autouse=True)
 def imported():
-    """Import here, not with this file, since every test process imports all files."""
+    """Import here and not at the top of the file, since every test process imports all test
+    files."""
     global httpx, InferenceRESTClient, InferInput, InferRequest, RESTConfig
     global InvalidInput, RequestedOutput
     pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
@@ -105,7 +106,7 @@ def test_it_is_the_sdk_that_sends_no_fp16_as_json(call):
         make_request(np.ones(3, np.float16), "FP16", False, True).to_rest()
     document = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP16", "data": [1, 2, 3.5]}]}
     document["outputs"] = [{"name": "y", "parameters": {"binary_data": True}}]
-    # bypasses the SDK's check; the service accepts it
+    # The SDK does not check a document that is a dict; the service accepts it.
     response = call("infer", document, model_name="cumsum")
     assert response.outputs[0].as_numpy().tolist() == [1, 3, 6.5]
 

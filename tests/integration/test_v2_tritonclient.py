@@ -45,7 +45,7 @@ def test_health_and_metadata(v2):
     assert not v2.is_model_ready("nothing")
     server = v2.get_server_metadata()
     assert server["name"] == "tally" and "binary_tensor_data" in server["extensions"]
-    assert "system_shared_memory" not in server["extensions"]  # off by default
+    assert "system_shared_memory" not in server["extensions"]  # shared memory is off by default
     [x] = v2.get_model_metadata("cumsum", "1")["inputs"]
     assert (x["name"], x["datatype"], x["shape"]) == ("x", "FP32", [-1])
     config = v2.get_model_config("cumsum")

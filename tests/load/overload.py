@@ -11,12 +11,12 @@ Goodput: answers within their deadline. The load with the highest goodput is sea
 1, 2, 4 and 8 times that load are offered in several rounds. Goal: at 8 times the load at least
 95 % of the highest goodput.
 
-Fairness: a polite client at 127.0.0.2 sends small requests at a tenth of the capacity, alone and
-beside an aggressor at 127.0.0.1. Goal: none of its requests is refused, and its 99th percentile
-is at most twice that without the aggressor. The percentile is taken for each half second, and
-the median of these is used, since a machine that stops for 20 ms would determine the 99th
-percentile of two seconds. Then the measurement is repeated from the aggressor's own address,
-without a goal.
+Fairness: a polite client at 127.0.0.2 sends small requests at a tenth of the capacity, alone
+and beside an aggressor at 127.0.0.1. Goal: none of its requests is refused, and its 99th
+percentile is at most twice that without the aggressor. The 99th percentile is computed for
+every half second, and the median of these percentiles is used: if the machine stops once for 20
+ms, only one half second is affected. Then the measurement is repeated with a polite client at
+the aggressor's address, without a goal.
 
 Exit status 1 if a goal is missed, 2 if none is missed but other programs kept the machine too
 busy. docs/design/load.md explains the tables, and how the effect of client and server sharing
@@ -54,12 +54,14 @@ LEAST_OF_PEAK = 0.95
 MOST_OF_ALONE = 2.0
 POLITE_SHARE = 0.1
 NOISY = 0.5  # cores used by other programs; with more, the result proves nothing
-PIECE = 0.5  # seconds per percentile
-PATIENCE_AT_ONCE = 0.02  # short, so that every measurement gets some
+PIECE = 0.5  # seconds; each piece of the window has a percentile of its own
+# share of the patience that one wait may use, so that some remains for later measurements
+PATIENCE_AT_ONCE = 0.02
 MOST_TRIES = 3
-NICE = -20  # of server and clients, so that other programs take little of their time
+NICE = -20  # niceness of server and clients, so that other programs take little of their time
 CORES = len(os.sched_getaffinity(0))
-FULL_SECONDS = 600  # the windows below are scaled to this
+# seconds of a whole run for which the windows in works() are given; --seconds scales them
+FULL_SECONDS = 600
 POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
 
 
@@ -91,7 +93,7 @@ class Kind:
 
 
 def floats(bytes_):
-    """float32 numbers of various sizes, except slow or infinite ones."""
+    """float32 numbers of different magnitudes, without subnormal numbers and infinities."""
     numbers = random.Random(1)
     piece = array.array("f", (numbers.uniform(-100, 100) for _ in range(65536))).tobytes()
     return (piece * (bytes_ // len(piece) + 1))[:bytes_]
@@ -140,7 +142,7 @@ class Run:
     offered: float = 0
     # answers within their deadline; those in flight at an edge of the window count in part
     good: float = 0
-    late: float = 0  # answered after the deadline, or not at the end of the run
+    late: float = 0  # answered after the deadline, or not answered when the run ended
     refused_before: float = 0  # 429, 503, 504 before any of the body was sent
     refused_later: float = 0  # refused during or after the body
     errors: float = 0
@@ -151,9 +153,10 @@ class Run:
     others_cpu: float = 0  # processors used by everything else on the machine
     latencies_ms: list = dataclasses.field(default_factory=list)  # latencies of answers, sorted
     server_ms: list = dataclasses.field(default_factory=list)  # Server-Timing's total, sorted
-    # pieces of the window: latencies, inf if lost
+    # for each piece of the window: the latencies in ms of its requests; infinity for a lost one
     pieces: list = dataclasses.field(default_factory=list)
-    by_kind: dict = dataclasses.field(default_factory=dict)  # name -> good
+    # name of a kind -> its part of `good`
+    by_kind: dict = dataclasses.field(default_factory=dict)
 
     def p(self, percent, of="latencies_ms"):
         return percentile(getattr(self, of), percent)
@@ -171,7 +174,7 @@ class Run:
 
 
 def merge(runs):
-    """Several runs of the same load as one, weighted by their durations."""
+    """Combine several runs of the same load into one, weighted by their durations."""
     whole = Run(sum(run.seconds for run in runs))
     for field in dataclasses.fields(Run):
         values = [getattr(run, field.name) for run in runs]
@@ -244,8 +247,9 @@ def cpu_of(pid):
 
 
 def set_nice(pid, nice):
-    """Set the niceness of a process that leads a session. If the scheduler groups sessions,
-    niceness matters only within a session, and the group has a separate one."""
+    """Set the niceness of a process that leads a session. With autogrouping, Linux compares
+    niceness only within a session, and compares sessions by the niceness of their groups: set
+    both."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, nice)
     with contextlib.suppress(OSError):
@@ -346,7 +350,8 @@ class Bench:
         self.small_capacity = None
 
     def await_quiet(self):
-        """Wait while other programs on the machine are busy, for a small part of the patience."""
+        """Wait until other programs use little of the machine, or until a small share of the
+        total patience is spent."""
         others = math.inf
         least = self.patience - self.settings.patience * PATIENCE_AT_ONCE
         while self.patience > max(0, least) and others > load.QUIET:
@@ -356,8 +361,9 @@ class Bench:
             self.patience -= 0.25 * (others > load.QUIET)
 
     def quietly(self, measure):
-        """The runs of a measurement. If other programs used part of the machine during its first
-        run, it is repeated, and the quietest one is returned."""
+        """Returns the runs of measure(). If other programs used the machine meanwhile, the
+        measurement is repeated, and the repetition with the least use by other programs is
+        returned."""
         tries = []
         while not tries or (
             tries[-1][0].others_cpu > load.QUIET and self.patience > 0 and len(tries) < MOST_TRIES
@@ -392,7 +398,8 @@ class Bench:
             for kind in kinds:
                 self.warm(server, kind)
             alone = [dataclasses.replace(kind, deadline_ms=0, flags="-") for kind in kinds]
-            if all(len(kind.body) < MIB for kind in kinds):  # several requests in one launch
+            # small requests may share a launch, which needs other kernels
+            if all(len(kind.body) < MIB for kind in kinds):
                 self.load.run(server, alone, connections=16, seconds=0.2, cool=5)
             yield server
 
@@ -418,20 +425,21 @@ class Work:
 
     name: str
     kinds: list
-    connections: tuple  # tried when searching for the capacity
+    connections: tuple  # numbers of connections that the search for the capacity tries
     seconds: float  # seconds of a window
     warm: float
     cool: float
-    rounds: int = 1  # passes over the loads, up and down again
+    rounds: int = 1  # passes over all loads, alternately with rising and falling loads
     goal: bool = True
-    open_loop: int = 0  # connections for an open loop
-    rates: dict = dataclasses.field(default_factory=dict)  # of a mix, by kind
+    open_loop: int = 0  # number of connections of an open loop; 0: a closed loop
+    # of a mix: kind -> its goodput when it runs alone
+    rates: dict = dataclasses.field(default_factory=dict)
 
 
 def value(work, run):
-    """Goodput as one figure: answers per second; for a mix, the share of time that its answers
-    would take if each kind ran alone. It is divided by the processors that other programs left
-    free."""
+    """Goodput as one number per free processor: answers per second, or for a mix the sum over
+    its kinds of goodput / goodput of the kind alone. Processors that other programs used do not
+    count as free."""
     good = run.good
     if work.rates:
         good = sum(good / work.rates[name] for name, good in run.by_kind.items())
@@ -457,13 +465,14 @@ def works(quick):
 
 
 def load_of(values, least=0.95):
-    """The smallest load with nearly the best value."""
+    """The smallest load whose value is at least `least` times the best value."""
     return min(load for load, v in values.items() if v >= least * max(values.values()))
 
 
 def shares_of(rounds):
-    """The share of the best value at each load: relative to the best load in the same round, and
-    then the median over rounds. In single windows the best load is partly a matter of chance."""
+    """For each load, the median over the rounds of its value divided by the value of the best
+    load in the same round. The best load is the one with the best mean over all rounds, since
+    chance can decide which load is best in a single round."""
     loads = list(rounds[0])
     best = max(loads, key=lambda load: statistics.fmean(values[load] for values in rounds))
     rounds = [values for values in rounds if values[best] > 0]
@@ -475,7 +484,8 @@ def shares_of(rounds):
 
 
 def goodput(bench, work):
-    """({multiple: Run}, {multiple: share of the best}, the load that is 1)."""
+    """Returns {multiple: Run}, {multiple: share of the best value}, and the load to which the
+    multiples refer."""
     scale, quick = bench.scale, bench.settings.quick
     multiples = MULTIPLES[:: len(MULTIPLES) - 1] if quick else MULTIPLES
     times = {
@@ -511,7 +521,7 @@ def goodput(bench, work):
                 rounds[-1][multiple] = measure(server, one * multiple, **options)
     shares = shares_of([{m: value(work, run) for m, run in runs.items()} for runs in rounds])
     merged = {multiple: merge([runs[multiple] for runs in rounds]) for multiple in multiples}
-    if work.open_loop:  # relative to a closed loop
+    if work.open_loop:  # the shares are relative to the best value of the closed loop
         (most,) = (value(work, run) for run in search.values())
         shares = {multiple: value(work, run) / most for multiple, run in merged.items()}
     if work.name == small().name:
@@ -548,7 +558,7 @@ def aggressors(quick):
     yield Aggressor(f"{large} MiB announced, never sent", never, 128)
 
 
-# Uses a share of a processor, as the aggressor's clients did.
+# A program that uses as much of a processor as the aggressor's clients did.
 BURN = """
 import sys, time
 share, piece = float(sys.argv[1]), 0.001
@@ -586,7 +596,8 @@ def beside(bench, aggressor, rate, address):
 
 
 def alone(bench, share, rate):
-    """Run the same client beside a process that only uses the aggressor's share of a processor."""
+    """Run the polite client beside a process that sends nothing, but uses as much of a
+    processor as the aggressor did."""
     with bench.server([small()]) as server:
         command = [sys.executable, "-c", BURN, min(share, 0.98)]
         with under_way(command, bench.settings.aggressor_nice) as child:

@@ -33,7 +33,8 @@ from support.tallyd import Tallyd  # noqa: E402
 
 TOKEN = "tally_rotation"
 SEEN_SECONDS = 20  # a new file must be in use by then
-# if certificate and key are replaced with this delay, the server may see the certificate alone
+# If more seconds pass between the new certificate and its key, the server may read the
+# certificate with the old key.
 TORN_SECONDS = 0.2
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A day's number of requests: every dialect as text and as bytes, shared memory, refusals, and
-clients that disconnect early, in rounds; the resident memory is read after each round. Memory
-that grows with the requests is a leak.
+"""Send as many requests as a service gets in a day, in rounds: every dialect as text and as
+bytes, shared memory, refusals, and clients that disconnect early. The resident memory is read
+after each round. Memory that grows with the requests is a leak.
 
     tests/load/soak.py [--seconds 300 | --requests 8640000] [--rounds 20] [--binary build/bin/tallyd]
 
@@ -200,7 +200,7 @@ def run(port, pid, seconds, rounds, shm=False, say=print, requests=0):
             soak.round(seconds / rounds)
         while soak.served * rounds < requests * (i + 1):
             soak.round(STEP_SECONDS)
-        time.sleep(0.5)  # memory of cancelled requests is freed
+        time.sleep(0.5)  # time in which the service frees the memory of cancelled requests
         points.append((soak.served, resident(pid)))
         say(f"round {i + 1}: {points[-1][0]} requests, {points[-1][1] / MIB:.1f} MiB resident")
     return points

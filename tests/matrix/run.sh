@@ -1,5 +1,5 @@
 #!/bin/sh
-# The determinism corpus with every OpenCL runtime and setting available on this machine:
+# Run the determinism corpus with every OpenCL runtime and setting available on this machine:
 #
 #   tests/matrix/run.sh [--quick]
 #
@@ -15,8 +15,8 @@ name=matrix
 program=$build/tests/kernels/test_corpus
 ${MAKE:-make} --no-print-directory -s "$program"
 
-# run NAME [VARIABLE=VALUE ...] -- [argument ...]: on device 1, the first device of the named driver, as device 0 is
-# Tally's own
+# run NAME [VARIABLE=VALUE ...] -- [argument ...]: run the corpus on device 1. This is the first device of the named
+# driver; device 0 is Tally's own.
 run() {
     name=$1
     shift

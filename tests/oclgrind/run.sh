@@ -1,12 +1,12 @@
 #!/bin/sh
-# Every kernel that devices compile, under Oclgrind (Debian's 21.10), which interprets it and checks each access:
+# Run every kernel that devices compile under Oclgrind (Debian's 21.10), which interprets it and checks each access:
 #
 #   tests/oclgrind/run.sh
 #
-# Oclgrind detects out-of-bounds accesses, data races and reads of unwritten memory. Any report is a failure, and so
-# is a kernel that Oclgrind refuses. -cl-opt-disable avoids instructions of optimised code that stop it.
-# docs/design/proofs.md lists Oclgrind's errors, and therefore explains why each process runs one way of the corpus
-# (--way), and which rows omit which check.
+# Oclgrind detects out-of-bounds accesses, data races and reads of unwritten memory. Any report is a failure, and so is
+# a kernel that Oclgrind refuses. -cl-opt-disable avoids instructions of optimised code that stop it.
+# docs/design/proofs.md lists Oclgrind's own errors. Because of them, each process runs only one way of the corpus
+# (--way), and some rows omit a check.
 #
 # First, a kernel with one fault of each kind must be reported (racy.cl). Takes some minutes; prints a row per run,
 # and "N passed, N failed" at the end.
@@ -47,7 +47,7 @@ check() {
     row "$name" "$result" "$log"
 }
 
-# ways: 2 single jobs, 4 batches
+# --way 2: single jobs; --way 4: batches
 check "the generic kernel" --data-races --uninitialized -- --way 2
 check "the generic kernel, in batches" --data-races -- --way 4
 check "GPU kernels" --data-races --uninitialized -- --way 2 --gpu-kernels

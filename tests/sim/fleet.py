@@ -5,12 +5,12 @@ A request has a tensor size, `core_s` (seconds of a replica's core) and `latency
 time of a request without contention: the wire, the balancer, wake-ups). Both come from
 tests/sim/measured.json by size.
 
-A replica has `cores` and two classes of work, as server/sched does. Requests up to `small_bytes`
-are served one after the other. Of larger ones, `places` share the core (more while they are
-short in total); the rest wait in order of arrival. While both classes have work, each has at
-least half of the core. A large request is refused at once if the work before it takes longer
-than its deadline allows, or if `queue_depth` requests wait; it leaves the line when its deadline
-can no longer be met. Memory claims are limited by a budget.
+A replica has `cores` and two classes of work, as server/sched does. Requests up to
+`small_bytes` are served one after the other. Of the larger requests, `places` share the core,
+or more while their total size is small; the rest wait in order of arrival. While both classes
+have work, each has at least half of the core. A large request is refused at once if the work
+before it takes longer than its deadline allows, or if `queue_depth` requests wait; it leaves
+the line when its deadline can no longer be met. Memory claims are limited by a budget.
 
 A balancer chooses at random, by two choices or by least connections, and knows only its own
 requests, refused connections, and health checks, which are delayed. After a refused connection
@@ -35,12 +35,12 @@ import simpy
 
 KIB, MIB = 1 << 10, 1 << 20
 MEASURED = pathlib.Path(__file__).with_name("measured.json")
-SMALL_BYTES = MIB  # ADMISSION_LARGE_BYTES
+SMALL_BYTES = MIB  # bytes; ADMISSION_LARGE_BYTES of server/sched/admission.h
 SHORT_BYTES, SHORT_PART = 256 * MIB, 4  # server/sched/admission.h
 CAUTION = 1.2  # server/sched/admission.c
 CHECK_S = 1.0  # interval of health checks; two must fail (deploy/haproxy.cfg)
 DRAIN_DELAY_S = 5.0
-START_S = 0.1  # from process start to ready
+START_S = 0.1  # seconds from the start of a process until it is ready
 PROXY_TRIES = 4
 ERRORS = 2  # refused connections after which a balancer waits for the next check
 RETRIES, RETRY_BURST, RETRY_PER_CALL, RETRY_PER_S = 4, 10, 0.1, 1.0  # client/python/tally/call.py
@@ -96,8 +96,8 @@ class Request:
 
 
 class Machine:
-    """Finds the next request to finish and sets the speed of replicas: full speed if each has its
-    own machine."""
+    """Finds the request that ends first, and sets the speeds of replicas. This class lets each
+    replica work at full speed, as if it had its own machine."""
 
     def __init__(self, env):
         self.env = env
@@ -155,7 +155,8 @@ class Settings:
 
 class Replica:
     def __init__(self, machine, settings, done, speed=1.0):
-        """done(request, outcome): answered, refused, late or lost."""
+        """done(request, outcome) is called at the end of a request; outcome: "answered",
+        "refused", "late" or "lost"."""
         self.machine, self.settings, self.done, self.speed = machine, settings, done, speed
         machine.replicas.append(self)
         self.alive = True
@@ -163,13 +164,14 @@ class Replica:
         self.small_left = 0.0  # remaining core seconds of the first small request
         self.small_speed = 0.0
         self.large = []  # heap of (virtual finish, number, request)
-        self.large_speed = 0.0  # of all large requests together
+        self.large_speed = 0.0  # core seconds per second of all large requests together
         self.virtual = 0.0
         self.numbers = itertools.count()
         self.waiting = collections.deque()
         self.waiting_bytes = 0
         self.active_bytes = 0
-        self.seconds_per_byte = 0.0  # as the service measures it under load
+        # core seconds per byte of large requests, which the service measures under load
+        self.seconds_per_byte = 0.0
         self.since = 0.0
 
     # Speeds
@@ -318,7 +320,8 @@ class Balancer:
         self.numbers = numbers
         self.open = [0] * count
         self.up = list(range(count))
-        self.place = list(range(count))  # position in `up`; -1: down
+        # position of each replica in `up`; -1: the replica is down
+        self.place = list(range(count))
         self.heap = [(0, numbers.random(), replica) for replica in range(count)]
         heapq.heapify(self.heap)
         self.heaped = choice == "least"
@@ -388,11 +391,11 @@ class Scenario:
     replicas: int = 10
     rate: float = 100.0  # new requests per second, in total
     seconds: float = 10.0
-    warm: float = 1.0  # not counted
+    warm: float = 1.0  # seconds at the beginning; their requests are not counted
     balancers: int = 1
     choice: str = "least"
-    slow: float = 0.0  # share of slow replicas ...
-    slow_speed: float = 0.1  # ... and their speed
+    slow: float = 0.0  # share of replicas that are slow
+    slow_speed: float = 0.1  # speed of a slow replica, relative to the others
     deaths: float = 0.0  # replicas killed per second; each is back after down_s
     down_s: float = 2.0
     # share of replicas that restart at the same time, one group after the other
@@ -400,12 +403,14 @@ class Scenario:
     clients: int = 1000
     budget: bool = True  # limits retries; False: every client tries RETRIES times
     retries: int = RETRIES
-    deadline_s: float = 1.0  # at least, ...
-    # ... or this multiple of the request's time without contention; 0: none
+    deadline_s: float = 1.0  # least time from the request to its deadline
+    # The deadline is later if this multiple of the request's time without contention is longer.
+    # 0: requests have no deadline.
     deadline_times: float = 20.0
     replica: Settings = dataclasses.field(default_factory=Settings)
-    sizes: tuple = (512 * KIB, 256 * MIB, 1.1)  # bounded Pareto
-    kinds: tuple = ()  # or a (size, weight) for each kind
+    # smallest and largest size in bytes, and exponent, of a bounded Pareto distribution
+    sizes: tuple = (512 * KIB, 256 * MIB, 1.1)
+    kinds: tuple = ()  # (size, weight) of each kind of request; if empty, `sizes` applies
     seed: int = 1
 
 
@@ -574,7 +579,7 @@ class Fleet:
     # Events of replicas
 
     def seen(self, number, up, delay):
-        """Each balancer notices at its next check."""
+        """Each balancer notices at its next check that the replica is up or down."""
         for balancer in self.balancers:
             late = delay + self.numbers.random() * CHECK_S
             self.env.timeout(late).callbacks.append(
@@ -606,7 +611,7 @@ class Fleet:
             yield self.env.timeout(START_S + CHECK_S)
 
     def restart(self, number):
-        """After the drain delay the process ends with its last request."""
+        """After the drain delay, the process ends when its last request is answered."""
         replica = self.replicas[number]
         while replica.small or replica.large or replica.waiting:
             yield self.env.timeout(0.05)

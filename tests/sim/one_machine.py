@@ -13,11 +13,11 @@ import math
 
 import fleet
 
-# The codec thread of a replica compresses the answers: one after the other, with small ones in
+# The codec thread of a replica compresses one large answer at a time, and small answers in
 # between.
 CODEC = fleet.Settings(places=1, memory_budget=1, small_bytes=256 * fleet.KIB)
-CHECKED = (50, 99)  # percentiles
-WITHIN = 0.2  # relative to the measurement
+CHECKED = (50, 99)  # percentiles that are compared with the measurement
+WITHIN = 0.2  # largest accepted deviation, relative to the measurement
 
 
 def random_units(seed):

@@ -126,7 +126,8 @@ def scenarios(scale):
 
 
 def prepared(name, load, changes):
-    """If sizes or cores differ, the load is relative to the capacity with these."""
+    """If a scenario changes the sizes or the cores, its load refers to the capacity with the
+    changed ones."""
     costs = fleet.measured_costs()
     if "sizes" in changes:
         ratio = fleet.capacity(costs, changes["sizes"], count=50_000) / fleet.capacity(

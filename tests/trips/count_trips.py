@@ -29,7 +29,7 @@ sys.path.insert(0, str(TOP / "tests" / "integration"))
 from support.tallyd import Tallyd  # noqa: E402
 
 RETURNED = 1 << 63
-QUIET_SECONDS = 0.05  # after an answer, so that all effects of the trip have happened
+QUIET_SECONDS = 0.05  # pause after an answer, in which all remaining effects of the trip happen
 TAKEN = 16  # measurements of each trip
 JSON, RAW = "application/json", "application/octet-stream"
 DATA = b'{"data":[[1,2,3,4],[5,6,7,8],[9,10,11,12]]}'
@@ -122,7 +122,7 @@ class Count:
             count = len(self.lines)
             self.walk(inner, depth + 1)
             if call.file == "" and len(self.lines) == count and inner.function in self.seen:
-                self.lines.pop()  # a run of the loop without new events
+                self.lines.pop()  # the call was a run of the loop without new events
                 continue
             self.seen.add(inner.function)
             self.files[inner.file] += 1

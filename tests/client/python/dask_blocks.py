@@ -33,6 +33,7 @@ def lazy(folder):
 
 
 def beside():
-    """Sum on this worker without an address of a tallyd."""
+    """Sum on this worker without a URL: tally.dask then uses the URL in the worker's
+    environment."""
     sums = tally.dask.cumsum(da.ones(3, chunks=3), 0)
     return sums.compute(scheduler="synchronous").tolist()

@@ -17,7 +17,7 @@ INPUT, SUMS = [1, 2, 3, 4], [1, 3, 6, 10]
 class Seen:
     """A request as received."""
 
-    number: int  # counted over all connections, from 0
+    number: int  # number of the request, counted from 0 over all connections
     head: str
     body: bytes
 
@@ -30,7 +30,7 @@ class Told:
     cut: int | None = None  # close after this many bytes
     reset: bool = False  # close with a reset
     close: bool = False  # close after the answer
-    hang: bool = False  # keep the connection open and silent afterwards
+    hang: bool = False  # after the answer, keep the connection open and send nothing
     drip: float = 0  # seconds between bytes
 
 
@@ -53,8 +53,9 @@ def error(status, more="", body='{"error":"the queue is full","code":"queue_full
 
 
 class LyingServer:
-    """script(seen) returns the answer. early: number of body bytes that are read before the script
-    runs; None: all. interim: sent before the body is read. tls: an ssl.SSLContext."""
+    """script(seen) returns the answer. early: number of body bytes that are read before the
+    script runs; None: all. interim: bytes that are sent before the body is read. tls: an
+    ssl.SSLContext."""
 
     def __init__(self, script, early=None, path=None, tls=None, interim=b""):
         self.script, self.early, self.tls, self.interim = script, early, tls, interim

@@ -10,7 +10,8 @@ X = np.array(INPUT, np.float32)
 
 @pytest.fixture(autouse=True)
 def imported():
-    """Import here, not with this file, since every test process imports all files."""
+    """Import here and not at the top of the file, since every test process imports all test
+    files."""
     global replicas, Replicas
     from tally.dask import replicas
     from tally.dask.replicas import Replicas

@@ -1,5 +1,5 @@
-"""tally.dask: types of sums, NaN, initial values, times and complex numbers behave as in the
-client, with any chunks; and xarray's reductions."""
+"""tally.dask treats types of sums, NaN, initial values, times and complex numbers as the client
+does, for any chunks. xarray's cumulative sums use it."""
 
 import itertools
 import warnings
@@ -14,8 +14,8 @@ CHUNKS = [(2, 300), ((1, 4), (0, 256, 0, 444)), (5, 700)]
 
 @pytest.fixture(autouse=True)
 def threads_alone():
-    """Run dask on two threads. dask is imported here, not with this file, since every test process
-    imports all files."""
+    """Run dask on two threads. dask is imported here and not at the top of the file, since
+    every test process imports all test files."""
     global da
     import dask
     import dask.array as da
@@ -27,7 +27,7 @@ def threads_alone():
 
 @pytest.fixture
 def one(server):
-    """Sums with one request."""
+    """A client that sends every array in one request."""
     with tally.Client(server.url, part_bytes=1 << 40) as client:
         yield client
 

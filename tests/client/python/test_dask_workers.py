@@ -1,5 +1,6 @@
-"""tally.dask on two workers, each with a tallyd of its own: the work of dead processes is done by
-the others. Workers are started by the command line of the systemd unit in deploy/dask."""
+"""tally.dask on two workers, each with a tallyd of its own: if a process dies, the other worker
+takes over its work. Workers are started by the command line of the systemd unit in
+deploy/dask."""
 
 import os
 import pathlib
@@ -70,7 +71,7 @@ class Worker:
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler in this process and two workers."""
-    import distributed  # not with this file, since every test process imports all files
+    import distributed  # imported here, since every test process imports all test files
 
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
         workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(2)]

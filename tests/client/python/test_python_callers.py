@@ -192,7 +192,7 @@ def test_a_forked_child_makes_connections_of_its_own(server):
 
 def test_a_child_forked_while_another_thread_begins_a_call_can_call(server):
     with tally.Client(server.url) as client:
-        with client._caller.budget.lock:  # stands for a thread that holds the lock
+        with client._caller.budget.lock:  # as if another thread held the lock during fork()
             child = os.fork()
             if child == 0:
                 signal.alarm(20)
@@ -312,7 +312,7 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
         with pytest.raises(KeyboardInterrupt):
             client.cumsum(np.zeros((400, 4), np.float32), 1)
         thread.join()
-        assert time.monotonic() - began < 60  # and does not wait for the ten minutes of a call
+        assert time.monotonic() - began < 60  # the timeout of a call is ten minutes
         assert server.requests == 4
         hang[0] = False
         x = np.array(lying_server.INPUT, np.float32)
@@ -320,7 +320,7 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
 
 
 def test_no_more_idle_connections_are_kept_than_asked_for(connect):
-    """The server's threads see the closed connections and end."""
+    """Each thread of the server ends when the client closes its connection."""
     with LyingServer(lambda seen: Told(tensor().data)) as server:
         with tally.Client(server.url, idle_connections=2) as client:
             barrier = threading.Barrier(8)

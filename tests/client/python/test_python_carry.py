@@ -156,7 +156,8 @@ def word(value):
     return struct.pack("<Q", value % 2**64)
 
 
-ONE = forged(bytes([0, 0, 2, 1, 0, 0, 0, 0]) + word(2**21))  # 2^149 units
+# the number 1, which is 2^149 units of float32
+ONE = forged(bytes([0, 0, 2, 1, 0, 0, 0, 0]) + word(2**21))
 NO_CARRIES = {
     "empty": (b"", "no carry"),
     "short": (ONE[:63], "no carry"),

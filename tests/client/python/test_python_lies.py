@@ -130,7 +130,7 @@ LIES = [
     + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n10\r\n"
     + BODY
     + "\r\n0\r\n\r\n",
-    # another tensor
+    # a tensor of another type, shape or length
     HEAD + "Tally-Dtype: int32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + "Tally-Dtype: float32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + "Tally-Dtype: float32\r\nContent-Length: 16\r\n\r\n" + BODY,
@@ -215,7 +215,7 @@ def test_a_chunk_whose_size_does_not_end_is_cut_off(connect):
 
 @pytest.mark.parametrize("size", ["-1", "+8", "0x8", "1_0"])
 def test_a_chunk_of_a_size_that_is_none_is_not_waited_for(connect, size):
-    """A chunk of -1 bytes would otherwise be read without end."""
+    """A client that accepted a size of -1 would read without end."""
     chunk = f"Transfer-Encoding: chunked\r\n\r\n{size}\r\n"
     told = (HEAD + TENSOR + chunk, HEAD.replace("octet-stream", "json") + chunk)
     for head, ask in zip(told, ("cumsum", "devices")):
@@ -283,7 +283,8 @@ def test_an_answer_before_the_request_is_refused(connect, close):
 
 @pytest.mark.parametrize("interim", [CONTINUE, HINTS, HINTS + CONTINUE, HINTS * 300])
 def test_an_interim_answer_while_the_request_is_sent_is_none(connect, interim):
-    """A proxy may send an interim answer unasked. 16 MiB exceed the socket buffers."""
+    """A proxy may send an interim answer that nobody asked for. It arrives while the client is
+    sending, since 16 MiB exceed the socket buffers."""
     x = np.ones(1 << 22, np.float32)
     answer = tensor(shape=str(x.size), body=np.arange(1, x.size + 1, dtype=np.float32).tobytes())
     with LyingServer(lambda seen: answer, interim=interim) as server:

@@ -85,7 +85,8 @@ def test_the_wheel_has_the_license_the_author_and_the_address_of_the_project(bui
 
 
 def test_pages_and_messages_call_the_distribution_by_its_name():
-    """Pages use the name where they explain the installation, and in the names of extras."""
+    """Pages contain the name in commands that install the package, and before the names of
+    extras."""
     pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md"), *(TOP / "deploy").rglob("*.md")]
     pages += [PACKAGE / "README.md", *(PACKAGE / "tally").rglob("*.py")]
     pages.append(TOP / "CHANGELOG.md")

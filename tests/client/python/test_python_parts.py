@@ -53,7 +53,8 @@ def test_parts_of_any_layout_in_and_out(connect, server, axis):
 
 
 def test_what_is_sent_stays_below_a_part(connect):
-    """The exception is a part that cannot be smaller: 64 elements of a line."""
+    """Here every body has at most part_bytes. Only the smallest possible part, 64 elements of a
+    line, may exceed part_bytes."""
     seen = []
 
     def script(request):
@@ -123,7 +124,7 @@ def test_a_part_that_was_refused_may_be_sent_again(connect, server):
 
 
 def test_a_part_waits_for_the_carry_of_the_one_before():
-    """Two parts in flight would begin with the same carry."""
+    """If two parts were in flight, both would begin with the same carry."""
     under_way, said = [], []
 
     def give_another(seen):

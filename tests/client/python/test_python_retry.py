@@ -1,5 +1,5 @@
-"""When the clients retry, how long they wait, and when they give up. The cases are those of
-tests/client/test_retry.c, and the retry budget."""
+"""The clients retry failed requests, wait before each retry, and stop at a limit. The cases are
+those of tests/client/test_retry.c; the retry budget is tested, too."""
 
 import contextlib
 import email.utils

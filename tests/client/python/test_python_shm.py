@@ -45,7 +45,8 @@ def regions(server):
 
 
 def objects():
-    """Objects of this process only, since tests run in parallel."""
+    """The shared memory objects of this process. Test processes that run in parallel have
+    others."""
     return set(SHM.glob(f"tally_py_{os.getpid()}_*"))
 
 
@@ -232,7 +233,8 @@ def test_a_server_that_hangs_is_not_waited_for_to_give_regions_back(connect, mon
         hung.set()
         began = time.monotonic()
         client.close()
-        assert time.monotonic() - began < 60  # does not wait ten minutes for each region
+        # close() does not wait ten minutes for each region
+        assert time.monotonic() - began < 60
         told = [head for head in server.heads if "unregister" in head]
         assert all("X-Request-Timeout-Ms" in head for head in told) and told
 
@@ -271,7 +273,8 @@ def test_arrays_in_shared_memory_are_not_copied(connect, shm_server, no_copies):
     y = client.empty((3, 1000), "int64")
     assert client.cumsum(x, 1, out=y) is y
     assert np.array_equal(y, expected)
-    assert client.cumsum(x[1], 0, out=y[0]) is not x  # rows of arrays in shared memory, too
+    # rows of an array in shared memory are summed there, too
+    assert client.cumsum(x[1], 0, out=y[0]) is not x
     assert np.array_equal(y[:2], expected[[1, 1]])
     assert client.cumsum(x, 1, out=x) is x
     assert np.array_equal(x, expected)
@@ -377,7 +380,7 @@ def test_arrays_outlive_their_client(shm_server):
     x[...] = 1
     client.close()
     assert regions(shm_server) == []
-    assert client.cumsum(x, 0)[-1] == 1000  # copied, like other arrays
+    assert client.cumsum(x, 0)[-1] == 1000  # the client copies an array that has no region
     del client
     assert regions(shm_server) == []
     assert x.sum() == 1000
@@ -444,7 +447,8 @@ def test_an_array_whose_answer_was_lost_is_not_asked_for_again(connect, shm_serv
             client.cumsum(x, 0, out=out)
         assert caught.value.output_touched
         x[...] = 1
-        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]  # copied now
+        # the arrays have no regions any more and are copied
+        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]
         late = forward(infers[1], shm_server)
         assert b" 404 " in late.split(b"\r\n")[0] and out.tolist() == [1, 2, 3, 4]
         client.close()

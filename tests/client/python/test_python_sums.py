@@ -46,7 +46,7 @@ def test_integers_and_booleans_have_the_sums_of_numpy(client, name):
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "bfloat16"])
 def test_floats_keep_their_type_and_are_widened(client, name):
     dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-    # small values, so that no sum is rounded, also in NumPy
+    # The values are so small that even NumPy rounds no sum.
     x = rng.integers(-8, 8, (3, 5)).astype(dtype)
     assert same(client.cumsum(x, 1), np.cumsum(x, 1))
     for wide in ("float32", "float64"):

@@ -98,15 +98,15 @@ def test_a_port_without_tls_is_no_connection(connect):
 def test_a_url_of_the_other_kind_is_said_to_be_one(connect, server):
     with pytest.raises(tally.ConnectFailed, match="speaks no TLS, its URL begins with http://"):
         connect(server.url.replace("http", "https"), insecure=True).cumsum(X, 0)
-    # a tallyd with TLS closes in the same way
+    # A tallyd with TLS also closes a plain connection without an answer.
     with LyingServer(lambda seen: Told(b"", close=True)) as silent:
         with pytest.raises(tally.ConnectionLost, match="speaks TLS, its URL begins with https://"):
             connect(silent.url, retries=0).cumsum(X, 0)
 
 
 def test_a_server_that_closes_at_the_first_word_of_tls_may_speak_none(connect):
-    """libmicrohttpd closes in this way when the first line, which it reads as HTTP, has no
-    blank."""
+    """A plain server reads the first bytes of TLS as a request line. If this line has no blank,
+    libmicrohttpd closes the connection without an answer."""
 
     def close_at_a_word(listener):
         with listener.accept()[0] as taken:

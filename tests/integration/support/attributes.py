@@ -188,7 +188,8 @@ def as_v2_json(client, case):
 
 
 def as_v2_binary(client, case):
-    """In v2 the type of the output is the data type of the requested output."""
+    """Send the case as a v2 request. Its output type is the datatype of the requested output,
+    not a parameter."""
     size = {"binary_data_size": case.stored.nbytes}
     x = {"name": "x", "shape": list(case.stored.shape), "datatype": case.kserve, "parameters": size}
     words = case.words()
@@ -196,7 +197,7 @@ def as_v2_binary(client, case):
     if words.pop("output_dtype", None):
         output["datatype"] = case.out.kserve
     inputs, (front, _) = [x], case.front()
-    if case.offsets is not None:  # before x
+    if case.offsets is not None:  # the offsets are an input before x
         size = {"binary_data_size": len(front)}
         offsets = {"name": "offsets", "shape": [len(case.offsets)], "datatype": "INT64"}
         inputs.insert(0, offsets | {"parameters": size})
@@ -217,7 +218,7 @@ FORMATS = {
 
 
 def fits(name, case):
-    """NPY has no bfloat16."""
+    """Whether a format can express the case: NPY has no bfloat16."""
     return name != "npy" or "bfloat16" not in (case.name, case.out.name)
 
 

@@ -46,7 +46,8 @@ NAN = {"propagate": 0, "zero": 4, "skip": 8}  # flags of a header
 
 
 def of_tensor(dtype, stored, axis=0, exclusive=False, reverse=False, nan="propagate"):
-    """The carry after a whole tensor, in which NaN was replaced already."""
+    """The carry after a whole tensor. The caller has already replaced the NaNs of the tensor as
+    `nan` demands."""
     stored = np.asarray(stored)
     lines = np.moveaxis(stored, axis, -1)
     length = lines.shape[-1]

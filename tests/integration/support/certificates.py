@@ -50,10 +50,10 @@ class Authority:
         kind=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
         more="",
     ):
-        """Sign a certificate for these names, or for a client; returns certificate and key. Serial
-        numbers count up. With 0 days the certificate expires within a second. subject: further
-        parts of the subject; kind: of the key, for `openssl req -newkey`; more: further lines of
-        extensions."""
+        """Sign a certificate for these names, or for a client; returns certificate and key.
+        Serial numbers count up. With 0 days the certificate expires within a second. subject:
+        further parts of the subject; kind: the type of the key, as options of `openssl req`;
+        more: further lines of extensions."""
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
@@ -92,9 +92,10 @@ def between(authority, name):
 
 
 def costly_key(folder, name, primes, exponent="long", pss=False):
-    """A self-signed certificate and an RSA key with these primes. Its private exponent is short, so
-    that the public one is as long as the modulus: signing is fast and verifying is slow.
-    exponent: "long", or the public one. pss: a key for RSA-PSS only."""
+    """A self-signed certificate and an RSA key with these primes. By default the private
+    exponent is short, and therefore the public exponent is as long as the modulus: signing is
+    fast and verifying is slow. exponent: the public exponent, or "long" for this default. pss:
+    make a key for RSA-PSS only."""
     p, q = sorted(primes, reverse=True)
     period = math.lcm(p - 1, q - 1)
     other = 65537 if exponent == "long" else exponent

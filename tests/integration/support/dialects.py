@@ -31,7 +31,8 @@ class Call:
         strides=None,
         output_strides=None,
     ):
-        """strides: of the tensor in its buffer; output_strides: of the sums; None: packed."""
+        """strides: the strides of the tensor in its buffer; output_strides: those of the sums.
+        None: packed."""
         self.dtype, self.buffer, self.shape = dtype, buffer, list(shape)
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
         self.strides, self.output_strides = strides, output_strides
@@ -70,7 +71,8 @@ def places_of(shape, strides):
 
 
 def framed(client, path, document, payload=b""):
-    """The JSON of an answer, and the bytes after it."""
+    """Send JSON and the bytes of `payload` behind it. Returns the JSON of the answer, and the
+    bytes behind it."""
     text = json.dumps(document).encode()
     headers = {"Inference-Header-Content-Length": str(len(text))}
     answer = client.post(path, text + payload, calls.RAW, headers)

@@ -33,7 +33,7 @@ class Dtype:
 
     def load(self, stored):
         """The exact values: float64 for floats, the integers themselves otherwise."""
-        with np.errstate(invalid="ignore"):  # signalling NaN
+        with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
             if self.name == "bfloat16":
                 return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
             return stored.astype(np.float64) if self.is_float else stored

@@ -62,7 +62,7 @@ def _with_zeros(dtype, rng, values, share):
 
 
 def _prices(dtype, rng, count):
-    """Amounts in cents. They are smaller for float16, whose sums end at 65504."""
+    """Amounts of whole cents. They are smaller for float16, whose largest number is 65504."""
     most = 1000 if dtype.name == "float16" else 100_000
     return _with_zeros(dtype, rng, rng.integers(0, most, count) / 100, 0.3)
 

@@ -29,7 +29,7 @@ class Answer:
 
 class Client:
     def __init__(self, port, timeout=60, context=None, source=""):
-        """context: of ssl, for HTTPS; source: the client's address."""
+        """context: an ssl.SSLContext, for HTTPS; source: the client's address."""
         options = {"timeout": timeout, "source_address": (source, 0)}
         if context is None:
             self.connection = http.client.HTTPConnection("127.0.0.1", port, **options)
@@ -79,8 +79,9 @@ class Wire:
     """A raw socket to the server, for bytes that no well-behaved client sends."""
 
     def __init__(self, port, timeout=30, context=None, source="", path=None, window=None):
-        """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket; window:
-        bytes of the client's receive buffer; with a small one, more bytes stay with the server."""
+        """context: an ssl.SSLContext, for HTTPS; source: the client's address; path: the path
+        of a Unix socket; window: size in bytes of the client's receive buffer: if it is small,
+        most of an unread answer stays on the server's side."""
         self.socket = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
         if window is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
@@ -106,8 +107,9 @@ class Wire:
         return self
 
     def _seen_by_server(self):
-        """From the row of the server's socket in /proc/net/tcp (addresses, state, send and receive
-        queue): its state, and the number of bytes that the server has not read."""
+        """Returns the TCP state of the server's socket, and the number of received bytes that
+        the server has not read. They are in the socket's row of /proc/net/tcp (addresses,
+        state, send and receive queue)."""
         mine, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
         for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, local, remote, state, queues = row.split()[:5]

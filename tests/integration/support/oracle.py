@@ -113,8 +113,8 @@ class _Sums:
         return np.where(nan | (plus & minus), np.nan, value)
 
     def _normalize(self):
-        """Reduce to LIMB bits all limbs but the highest, which has the sign: the next sums stay
-        below 2^63."""
+        """Carry the excess of each limb over LIMB bits into the next limb, so that the next
+        sums stay below 2^63. The highest limb keeps its excess and the sign."""
         for index in range(len(self.limbs) - 1):
             self.limbs[index + 1] += self.limbs[index] >> LIMB
             self.limbs[index] &= MASK
@@ -151,7 +151,8 @@ def _rounded(running, low, form):
         found = np.take_along_axis(limbs, np.maximum(at, 0)[None], axis=0)[0]
         return np.where(at >= 0, found, 0)
 
-    # q: the 62 highest bits. Shifts of absent limbs have no effect, but must be below 64.
+    # q: the 62 highest bits of the sum, from its three highest limbs. A limb that does not
+    # exist is 0: the size of its shift does not matter, but NumPy requires less than 64.
     high, middle, last = limb(top), limb(top - 1), limb(top - 2)
     bits = np.where(none, 1, np.frexp(high.astype(np.float64))[1]).astype(np.int64)
     room = 62 - bits

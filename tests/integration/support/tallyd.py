@@ -20,7 +20,9 @@ BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
 MODE = os.environ.get("TALLY_TEST_MODE", "release")
 READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
-CLOCK_BYTES = 8 * 64  # numbers in the file: how far the clock is ahead, and the beats of each timer
+# size of the clock file: 64 numbers, the nanoseconds by which the clock is ahead and then the
+# number of heartbeats of each timer
+CLOCK_BYTES = 8 * 64
 # A time without heartbeats that does not count as a stop, even on a busy machine.
 UNSTOPPED_SECONDS = 0.5
 # The server with faults on demand (tests/lib/cl_fault.h).
@@ -82,7 +84,7 @@ class Tallyd:
             "--listen",
             f"127.0.0.1:{self.port}",
             "--drain-delay-ms",
-            "0",  # there is no load balancer
+            "0",  # no load balancer needs time to notice the shutdown
             *(() if tls is None else tls.flags),
             *flags,
         ]
@@ -160,9 +162,9 @@ class Tallyd:
         until(refused, 60)
 
     def pass_time(self, seconds):
-        """Advance the server's clock; an instrumented server is given the real time instead. The
-        service sees the whole time pass at once: more than a second looks like a stopped
-        process."""
+        """Advance the server's clock by `seconds` in one step: the service takes a step of more
+        than a second for a time in which its process was stopped. The clock of an instrumented
+        server cannot be moved; then this function sleeps."""
         if MODE != "release":
             time.sleep(seconds)
             return
@@ -267,7 +269,7 @@ class Tallyd:
         """The paths of all open descriptors, as one text."""
         names = []
         for link in self._descriptors():
-            with contextlib.suppress(FileNotFoundError):  # closed since
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
                 names.append(os.readlink(link))
         return "\n".join(names)
 

@@ -6,8 +6,9 @@ import time
 
 
 def until(condition, seconds=120, every=0.01, what="it never came to that"):
-    """The first true value of condition(), or an AssertionError after the time. The default is
-    long, since a busy machine is ten times as slow."""
+    """Call condition() repeatedly until its value is true, and return the value. Raises
+    AssertionError after `seconds`: the default is long, since a busy machine can be ten times
+    slower."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
