@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In each function `root` is "", except in tests: a prefix of every path. */
+/* `root` is a prefix of every path that a function reads: "" in the product. */
 
 /* Returns the memory limit of the process: the machine's memory, or the least limit of its
  * control groups. */

@@ -255,8 +255,8 @@ typedef half_t half_any_t __attribute__((aligned(ELEM_BYTES)));
     __builtin_shufflevector(__builtin_shufflevector(a, b, EACH_LANE(THIRD_LANE, LANES)), c, \
                             EACH_LANE(LAST_THIRD_LANE, LANES))
 
-/* Copy elements that are `step` apart in memory to contiguous ones. No memory outside of the
- * first and the last element is read. */
+/* Copy elements that are `step` apart in memory to contiguous ones. No memory before the
+ * first or behind the last element is read. */
 INLINE void elements_gather(elem_t *to, const elem_t *p, long step, uint count)
 {
     uint i = 0;
