@@ -341,8 +341,8 @@ static bool rows_next(struct rows *rows)
     return false;
 }
 
-/* Add `elements` to the count and call parallel_step() when enough elements are done. Returns
- * false if the work is given up. */
+/* Count the work for `elements` elements of one row, and call parallel_step() when enough work
+ * is done. Returns false if the work is given up. */
 static bool rows_step(const struct parallel *parallel, uint64_t *done, uint64_t elements)
 {
     *done += 1 + elements / MARK_BITS;

@@ -47,8 +47,8 @@ struct powers {
     __m512i lo;
 };
 
-/* Neighbouring numbers usually have similar exponents: a permutation of the rows around that
- * of the first number is faster than a gather. */
+/* Neighbouring numbers usually have similar exponents: a permutation of the rows around the
+ * row of the first number is faster than a gather. */
 WITH_AVX512 inline powers powers_of(__m512i exponent)
 {
     constexpr int around = 3;
@@ -241,8 +241,8 @@ constexpr int place_of(int digit)
 
 constexpr int POINT_MIN = -3; /* the smallest exponent in fixed notation: 0.000ddd */
 constexpr int POINT_MAX = 16;
-constexpr int SKIPS = 4; /* a power of two above the leading zeros in 17 digits, which are at
-                            most two */
+constexpr int SKIPS = 4; /* a power of two greater than two, the maximum number of leading
+                            zeros in 17 digits */
 
 /* The permutation for 0.DIGITS * 10^point, with or without a sign, that omits the first `skip`
  * digits. */
@@ -320,7 +320,8 @@ WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts
     point = _mm512_mask_mov_epi64(point, out->scientific, all(1));
     row = _mm512_mask_mov_epi64(row, out->scientific, all(1 - POINT_MIN));
 
-    /* at least one digit behind the point, and the zeros before the first digit */
+    /* The length counts a point, at least one digit behind it, and the zeros before the first
+     * digit. */
     const __m512i negative =
         _mm512_srli_epi64(load<F>(values), 8 * sizeof(typename F::bits) - 1);
     __m512i length =
