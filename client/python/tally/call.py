@@ -436,7 +436,7 @@ class Call:
             return ConnectFailed(f"TLS failed: {_words(error)}")
         when = "in the middle of the answer" if self.begun else "before the answer"
         hint = ""
-        closed = not self.begun and getattr(error, "errno", None) is None  # no error of the system
+        closed = not self.begun and getattr(error, "errno", None) is None  # the peer closed it
         if closed and self.caller.tls is None and self.caller.address.socket_path is None:
             hint = ". If the server speaks TLS, its URL begins with https://"
         return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")

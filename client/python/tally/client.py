@@ -494,8 +494,8 @@ class Client(Options[Parts]):
                 each part; True: a bar of tqdm, if tqdm is installed.
 
         Returns:
-            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None; with
-            ``include_initial`` one longer along the axis, or as much longer as there are segments.
+            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None. With
+            ``include_initial`` the axis is longer by one, or by the number of segments.
             A DataFrame or Series for a DataFrame or Series.
 
         Raises:

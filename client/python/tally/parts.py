@@ -152,8 +152,9 @@ def without_initial(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def apart(scan: Scan) -> Scan:
-    """Return a scan whose blocks do not overwrite the input of other blocks. A scan that is in
-    place element for element is such a scan. For any other overlap the input is copied."""
+    """Return a scan whose blocks do not overwrite the input of other blocks: the scan itself if
+    input and output do not overlap, or are the same memory with the same layout; else a scan of a
+    copy of the input."""
     x, y = scan.operand.array, scan.output.filled
     same = (x.strides, x.ctypes.data, x.shape) == (y.strides, y.ctypes.data, y.shape)
     if same or not np.may_share_memory(x, y):
