@@ -24,7 +24,7 @@ enum {
     SERVER_TEXT = 256,  /* a longer URL is cut in messages */
     TIMER_SLACK_MS = 5, /* largest difference between libcurl's clock and monotonic_ms() */
     RETRY_WHOLE =
-        1000, /* cost of a retry, in units of the budget; 1000 are earned per second */
+        1000, /* cost of a retry, in units of the budget, which earns 1000 units per second */
     RETRY_PER_CALL = RETRY_WHOLE / 10 /* earned by each call */
 };
 

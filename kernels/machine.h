@@ -30,8 +30,8 @@ uint64_t machine_available_bytes(void);
 uint64_t machine_group_bytes_left(const char *root);
 
 /* Returns the number of cores that this process can keep busy, at least 1: the lesser of its
- * affinity and machine_quota_cores(). It is the default of --cpus, which all other code
- * uses. */
+ * affinity and machine_quota_cores(). The result is the default of --cpus; all other code uses
+ * the value of --cpus. */
 size_t machine_cores(void);
 
 /* Returns the least CPU quota of the control groups (v1 or v2) and their parents, in cores,

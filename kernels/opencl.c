@@ -16,8 +16,8 @@ enum {
     DEVICES_MAX = 256,       /* maximum number of usable devices on all platforms together */
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL guarantees far more */
     BUFFER_GRAIN = 1 << 20,
-    FILL_MOST = 1 << 30, /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
-    GPU_BUFFERS = 16, /* a buffer has at most this part of a GPU's memory: 3 workers, 3 each */
+    FILL_MOST = 1 << 30,  /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
+    GPU_BUFFERS = 16,     /* buffers for which a GPU has room: 3 workers have 3 each */
     POLL_FIRST_NS = 5000, /* pause after the first look at an event; doubles each time */
     POLL_MOST_NS = 160000
 };

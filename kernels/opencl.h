@@ -76,7 +76,7 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
         (status) = opencl_check(make_code, #function, err);       \
     } while (0)
 
-/* Wait until a queue of the device is empty, also if the call fails. */
+/* Wait until a queue of the device is empty. The queue is empty even if the function fails. */
 MUST_CHECK enum status opencl_finish(const struct opencl *device, cl_command_queue queue,
                                      struct error *err);
 

@@ -439,8 +439,8 @@ enum {
     MEASURED_ENOUGH = 1 << 27 /* nanoseconds of all runs after which no other begins */
 };
 
-/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal: a device does not notice,
- * and a copy takes less time. */
+/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal, because a copy takes
+ * less time; the speed of a device does not depend on it. */
 static void fill_rows(const struct check *check, uint64_t elements)
 {
     const uint64_t row = smaller_of(elements, MEASURED_ROW);

@@ -423,8 +423,8 @@ enum status elements_write_initial(const struct scan_desc *desc, bool packed,
     return STATUS_OK;
 }
 
-/* Write NaN to the sums of the marked elements of a row: `count` elements of the input from
- * `in` on, and the output from `cells` on. */
+/* Write NaN to the sums of the marked elements of one row of `count` elements. in: index of its
+ * first element in the input; cells: address of the sum of that element. */
 static void write_row(const struct elements_layout *layout, enum dtype dtype,
                       const uint64_t *marks, uint64_t in, unsigned char *cells, uint64_t count)
 {

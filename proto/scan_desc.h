@@ -73,7 +73,8 @@ static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
     return offset;
 }
 
-/* Return the axis counted from the front; return its size. The axis must be valid. */
+/* scan_desc_axis(): return the axis counted from the front. scan_desc_axis_size(): return its
+ * size. The axis must be valid. */
 static inline int scan_desc_axis(const struct scan_desc *desc)
 {
     return (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);

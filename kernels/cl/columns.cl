@@ -1,6 +1,6 @@
 /* Columns, for CPUs: lines that are neighbours in memory, scanned one vector of lines at a
- * time. A work-item processes a strip of columns, or a partition of one, and adds rows to
- * rows:
+ * time. A work-item processes a strip of columns, or a partition of one, and adds each row
+ * to the sums of the rows before it:
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...

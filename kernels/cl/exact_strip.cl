@@ -640,9 +640,9 @@ INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Begin a strip of `columns` columns, with sums of no element. Columns up to a multiple of
- * STRIP_UNIT are added; the caller sets their elements to zeros, or to those of another
- * column. */
+/* Begin a strip of `columns` columns, with sums of no element. The number of columns is rounded
+ * up to a multiple of STRIP_UNIT; the caller sets the elements of the additional columns to
+ * zeros, or to those of another column. */
 INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
                         const struct partition *p)
 {

@@ -322,8 +322,8 @@ INLINE void pairs_store(elem_t *p, ints_t high, ints_t low, const struct pair *p
 {
     const floats_t a = CONVERT(high, floats_t);
     const floats_t b = CONVERT(low, floats_t) * pair->low;
-    /* An inexact sum has two neighbours, one of which is odd. 9, 10: round down, up, without
-     * flags. */
+    /* An inexact sum has two neighbours, one of which is odd. The arguments 9 and 10 mean:
+     * round down and round up, without setting flags. */
     const floats_t below = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 9);
     const floats_t above = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 10);
     const ints_t bit = __builtin_astype(below, ints_t) & 1;

@@ -205,10 +205,10 @@ INLINE void rows_turn(const bool back, const struct matrix *m, uint lines, uint 
 
 /* Copy lines in memory to rows in the buffer, or back if `back`. There are at least SIDE rows.
  * If the numbers of rows or lines are not multiples of SIDE, the last squares overlap those
- * before them. Fewer than SIDE lines are processed as SIDE lines in the buffer; if its rows
- * are shorter than that, they are written in ascending order, so that each row corrects the
- * excess of the one before it, and up to SIDE - 1 elements behind the last row are
- * overwritten. */
+ * before them. If there are fewer than SIDE lines, SIDE elements are written to each row of the
+ * buffer. Rows that are shorter than SIDE elements are written in ascending order: each row
+ * overwrites the excess elements of the row before it. Up to SIDE - 1 elements behind the last
+ * row are overwritten. */
 INLINE void lines_turn(const bool back, const struct matrix *m, uint lines, uint rows,
                        struct requests ahead[2])
 {

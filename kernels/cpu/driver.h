@@ -160,7 +160,7 @@ typedef void (*cpu_code)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint6
 struct cpu_builtin {
     const char *level; /* v2, v3, v4, v4_512 of x86-64, or baseline */
     const char *name;
-    const char *signature; /* one letter per argument: p for a buffer, 4 or 8 for bytes */
+    const char *signature; /* a letter per argument: p: buffer; 4, 8: number of 4, 8 bytes */
     cpu_code code;
 };
 extern const struct cpu_builtin cpu_builtins[];

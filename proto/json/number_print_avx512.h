@@ -77,8 +77,8 @@ struct mixed {
 template <typename F>
 WITH_AVX512 inline mixed multiply(__m512i fraction, powers power, __m512i h)
 {
-    constexpr bool is_double = F::EXPLICIT == 52; /* then c would exceed IFMA's 52 bits: its
-                                                     leading bit is added here */
+    constexpr bool is_double = F::EXPLICIT == 52; /* 53 bits of c would exceed IFMA's 52: its
+                                                     leading bit is added separately */
     constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
     /* IFMA uses the lower 52 bits of a factor. */
     const __m512i high = _mm512_srli_epi64(power.hi, 12);
@@ -106,7 +106,7 @@ template <typename F> WITH_AVX512 inline __m512i upper_digits(__m512i number)
     return _mm512_srli_epi64(product, 18);
 }
 
-/* decimal::shortest(), with the same names, but with an uncertainty of 2^-44. Sets in
+/* Like decimal::shortest(), with the same names, but with an uncertainty of 2^-44. Sets in
  * *doubtful the lanes for which decimal::shortest() must be called. */
 template <typename F>
 WITH_AVX512 inline decimals shortest(__m512i magnitude, __mmask8 *doubtful)

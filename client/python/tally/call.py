@@ -213,7 +213,8 @@ class Request:
 
 
 class Budget:
-    """The retries that a client may make: one for ten calls and one per second, at most ten saved.
+    """The budget of retries. A client may make one retry for every ten calls and one per second,
+    and can save up at most ten.
 
     The limit keeps clients from multiplying the load of an overloaded server."""
 

@@ -52,8 +52,9 @@ def chains(scan: Scan, part_bytes: int) -> list[Chain]:
 
 
 def _segment_runs(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
-    """Yield the scans of runs of adjacent segments: a single segment, or several segments that can
-    be cut into blocks of `part_bytes` along other dimensions only."""
+    """Yield a scan for each run of adjacent segments. A run is a single segment, or several
+    segments that need no cut along the axis: cuts along other dimensions give blocks of
+    `part_bytes`."""
     array, axis, offsets = scan.operand.array, scan.operand.axis, segments.offsets
     lines = array.size // array.shape[axis] if _outermost(array)[:1] == [axis] else 1
     most = part_bytes // (lines * scan.operand.sums.itemsize)  # elements along the axis
