@@ -35,7 +35,7 @@ int64_t monotonic_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Bytes of the request's head and body together. */
+/* Return the number of bytes of the request's head and body together. */
 static uint64_t send_bytes(const struct call *call)
 {
     return call->spec.head_bytes + call->spec.body_bytes;

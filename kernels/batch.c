@@ -259,7 +259,8 @@ static enum status run_with_transfers(struct batch *batch, struct region *region
 
 /* ---- waves ---- */
 
-/* True if the regions fit into one wave. A single region that does not fit is run in boxes. */
+/* Returns true if the regions fit into one wave. A single region that does not fit is run in
+ * boxes. */
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;

@@ -136,7 +136,7 @@ void share_close(struct share *share)
     }
     MUST(pthread_mutex_unlock(&list_lock));
     if (last) {
-        share_fail(share); /* removes it from the count */
+        share_fail(share); /* removes the share from open_count */
         destroy_share(share);
     }
 }

@@ -42,7 +42,7 @@ void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *
 MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,
                                   struct answer *answer, struct error *err);
 
-/* Maximum size in bytes of the head that answer_json() writes. */
+/* Return the maximum size in bytes of the head that answer_json() writes. */
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements);
 
 #endif

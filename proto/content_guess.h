@@ -69,7 +69,7 @@ bool content_may_be_stripped(const void *bytes, size_t count);
     "curl -d (--data) strips NUL bytes and line ends from a file: with curl, send " \
     "it by --data-binary @FILE"
 
-/* Refusal of a content that is not JSON: content_name() and content_advice(). */
+/* Refusal of a content that is not JSON. Arguments: content_name(), content_advice(). */
 #define CONTENT_NO_JSON "the body is not valid JSON: it looks like %s; %s"
 
 /* Advice for a body with curl's default Content-Type. */

@@ -532,7 +532,7 @@ static int open_tensor(struct parts_job *job, enum format input, enum format out
     if (tensor->fortran_order && output != FORMAT_NPY) {
         if (bytes->stream) {
             STEP(source_load(bytes));
-            STEP(tensor_of_npy(bytes, tensor)); /* again, now that the length is known */
+            STEP(tensor_of_npy(bytes, tensor)); /* a second time: now the length is known */
         }
         job->whole = true;
         shape_in_c_order(job);

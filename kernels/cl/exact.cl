@@ -172,7 +172,7 @@ static inline ulong exact_number(ulong magnitude, uint *place)
 {
     const ulong field = magnitude >> EXACT_FRACTION;
     const ulong fraction = magnitude & (EXACT_HIDDEN - 1);
-    *place = (uint)(field > 0 ? field - 1 : 0); /* field 0: subnormal, same weight as 1 */
+    *place = (uint)(field > 0 ? field - 1 : 0); /* field 0, subnormal: same unit as field 1 */
     return field > 0 ? fraction | EXACT_HIDDEN : fraction;
 }
 

@@ -122,7 +122,7 @@ static inline bool cpu_is(const void *handle, enum cpu_kind kind)
 cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
                                          size_t room, void *out, size_t *size);
 
-/* CL_SUCCESS if there is at least one handle, and all are our device. */
+/* Return CL_SUCCESS if there is at least one handle, and all handles are cpu_device. */
 cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
 
 /* Create a zeroed object with one reference, which holds a reference to its parent; NULL

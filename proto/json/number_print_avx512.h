@@ -31,7 +31,7 @@ struct decimals {
     __m512i upper;
     __m512i lower;
     __m512i power;
-    __mmask8 special; /* lanes with garbage here, which print_special() prints */
+    __mmask8 special; /* lanes with undefined digits: print_special() prints them */
 };
 
 template <typename F> WITH_AVX512 inline __m512i load(const char *values)

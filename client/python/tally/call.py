@@ -48,9 +48,9 @@ from tally.errors import (
     TallyError,
 )
 
-TEXT_BYTES = 1 << 20  # maximum of a text about the server
-ERROR_BYTES = 1 << 16  # maximum read of the text of an error
-HEAD_BYTES = 1 << 16  # maximum of an answer's head, interim answers included
+TEXT_BYTES = 1 << 20  # maximum bytes of a text about the server
+ERROR_BYTES = 1 << 16  # maximum bytes that are read of the text of an error
+HEAD_BYTES = 1 << 16  # maximum bytes of an answer's head, interim answers included
 LONGEST_MS = 10**12  # longest deadline sent to the service: 30 years
 RETRY_AFTER_MAX = 30.0  # seconds; a call does not wait for a longer Retry-After
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
