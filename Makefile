@@ -30,7 +30,8 @@ OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 # Every function of server/ reports its calls and returns to tests/trips/log_calls.c.
 OPT_trips   := -O1 -g -finstrument-functions -finstrument-functions-exclude-file-list=.h,proto/,kernels/
-# The kernels under sanitizers (tests/sanitizers/kernels.sh), without the ICD loader, and with barriers.
+# Flags of the modes in which the kernels run under sanitizers (tests/sanitizers/kernels.sh). These modes have no ICD
+# loader, and support barriers.
 HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
                   -fno-sanitize-recover=all
 HOST_host-msan := -O1 -g -fsanitize=memory
@@ -101,7 +102,7 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# A build with the kernels for every level of processor, for other machines than this one.
+# A build that also runs on other machines: it has the kernels for every level of processor.
 .PHONY: all-levels
 all-levels: ## Build for every level of processor: also the library and the OpenCL driver
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all client opencl
@@ -117,7 +118,7 @@ $(LIB)/OpenCL/vendors/tally.icd: $(LIB)/libtally_opencl.so
 	@mkdir -p $(@D)
 	echo "$(abspath $<)" >$@
 
-# The service with faults on demand (tests/lib/cl_fault.h): TALLY_TEST_CL_FAULT.
+# The service, in which TALLY_TEST_CL_FAULT causes faults of OpenCL calls (tests/lib/cl_fault.h).
 $(B)/tests/tallyd_faults: $(call objs,server/main.c $(SERVER_SRC) $(PROTO_SRC) kernels/embed.S tests/lib/cl_fault.c tests/lib/device_aids.c) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
@@ -239,7 +240,7 @@ $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) tests/l
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
 $(B)/tests/bench/device_copy.o: tests/bench/copy.cl
-# The kernels, and the copy with which scans are compared.
+# The kernels, and the kernel that copies memory: the benchmark compares scans with it.
 $(B)/tests/bench/ahead.o: $(AHEAD) tests/bench/copy.cl
 	@mkdir -p $(@D)
 	@{ cat $(AHEAD_DIR)/list && printf 'copy\t\ttests/bench/copy.cl\tcopy_cpu,copy_cpu,pp8\n'; } >$(@:.o=.list)
@@ -249,8 +250,8 @@ $(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# The host side of launches on the GPU that tests/gpu/simulate.py interprets, without kernels compiled ahead and
-# without code that needs them.
+# The host code of launches, for the GPU that tests/gpu/simulate.py interprets. The program contains no kernels that
+# were compiled ahead, and no code that needs them.
 $(B)/tests/gpu/launches: tests/gpu/launches.c $(wildcard kernels/*.c kernels/*.h kernels/cl/*.cl) kernels/embed.S \
     tests/lib/cl_fault.c tests/lib/device_aids.c $(KERNEL_PROTO_SRC)
 	@mkdir -p $(@D)
@@ -419,7 +420,7 @@ bench: ## Compare the speed with peers, which come from the Python package index
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
-# Copies the results of the last run of each section from build/bench/ to the figures for this make of processor
+# Copies the results of the last run of each section from build/bench/ to the figures of this model of processor
 # (docs/plots/figures-*.json), and writes tables and plots of docs/performance.md from those files.
 # ARGS=--again does not copy results.
 .PHONY: bench-page
@@ -541,7 +542,7 @@ tsan: ## Run the tests with ThreadSanitizer
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
-# Delays the server's threads at random, so that failures that a busy machine has once in a thousand runs become
+# Delays the server's threads at random: a failure that occurs once in a thousand runs on a busy machine becomes
 # frequent. Tests of speed are not run.
 .PHONY: stalls
 stalls: deps-test ## Run the integration tests while threads are delayed at random

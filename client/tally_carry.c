@@ -115,8 +115,8 @@ static struct line line_at(const unsigned char *carry, uint64_t i, const unsigne
     return (struct line){descriptor[0], descriptor[2], descriptor[3], words};
 }
 
-/* Whether a line is in the shortest form, the only form that docs/carry.md allows. `most`:
- * largest number of words for the type. */
+/* Return whether a line is in the shortest form, the only form that docs/carry.md allows.
+ * `most`: largest number of words for the type. */
 static bool line_is_shortest(const struct line *line, bool exclusive, size_t most)
 {
     const bool one_flag = line->flags == 0 || line->flags == EXACT_SUM_NAN ||

@@ -31,8 +31,8 @@ if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
     done
 fi
 
-# The image has the programs of the Debian packages. The Dockerfile defines everything else except files; only its
-# last two stages are needed, as the file system of the last stage is built here.
+# The image contains the programs of the Debian packages, in a file system that is built here. The last two stages of
+# the Dockerfile define the labels, the settings and the entry point.
 for package in tallyd tally; do
     dpkg-deb -x "/build/deb/${package}_$version-1_$architecture.deb" /build/installed
 done

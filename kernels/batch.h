@@ -17,8 +17,8 @@ struct scan_device {
     bool lookback_failed;       /* the trial of look-back has failed for at least one type */
 };
 
-/* scan_device_prepare() for a device with a context of its own, or after share_prepare_begin()
- * returned true. */
+/* Implementation of scan_device_prepare(): called for a device without a share, and for a
+ * device with a share after share_prepare_begin() has returned true. */
 MUST_CHECK enum status selftest_prepare(struct scan_device *device, enum dtype dtype,
                                         struct error *err);
 

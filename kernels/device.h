@@ -64,7 +64,7 @@ MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtyp
                                            struct error *err);
 
 /* Measure a scan of a contiguous tensor of ordinary numbers: rows of at most 1024 elements,
- * `elements` in all. The device is prepared for the type.
+ * `elements` in all. The device must be prepared for the type.
  * out   *took_ns: time of scan_device_run(), the shortest of a few, transfers included; at least 1.
  *       Untouched on failure
  * err   DEVICE_ERROR; OUT_OF_MEMORY */
@@ -76,9 +76,9 @@ MUST_CHECK enum status scan_device_measure(struct scan_device *device, enum dtyp
  * have the same offset only if plan->in_place, else the ranges are disjoint. Output cells in
  * gaps are zeroed.
  *
- * Or a slice of a scan whose lines are cut along the axis (split.h): `carry` has the sums with
- * which the lines begin, and gets the sums after the lines, for the next slice, which may run
- * on another device. */
+ * A job may also be a slice of a scan whose lines are cut along the axis (split.h). `carry`
+ * then has the sums with which the lines begin, and receives the sums after the lines. The next
+ * slice begins with these sums, and may run on another device. */
 struct scan_job {
     const struct scan_plan *plan; /* borrowed; has elements */
     struct slab *slab;            /* borrowed */

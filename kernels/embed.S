@@ -1,6 +1,6 @@
-/* Embeds the OpenCL C sources that devices compile in the binary, unchanged, with a table of name,
- * begin and end for program.c. Sources of vector kernels are not embedded: they are only compiled
- * ahead. */
+/* Embeds in the binary the OpenCL C sources that devices compile, unchanged, and a table with
+ * the name, begin and end of each source for program.c. Sources of vector kernels are not
+ * embedded: they are only compiled ahead. */
     .macro embed name, file
     .section .rodata
 1:  .asciz "\name"

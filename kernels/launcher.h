@@ -1,9 +1,10 @@
 /* Converts pieces of scans into kernel launches: chooses the kernels, fills their tables, sets
  * their arguments and enqueues them. The launcher works on buffers, not on slabs: the caller
- * (batch.c) places the tensors before and waits for the device after.
+ * (batch.c) copies the tensors to the buffers before a launch, and waits for the device after
+ * it.
  *
- * Failures: a launch fails as its OpenCL calls do (DEVICE_ERROR), or as OUT_OF_MEMORY; commands
- * that were enqueued before may still run. Thread: the device's. */
+ * Failures: DEVICE_ERROR if an OpenCL call fails, or OUT_OF_MEMORY. Commands that were enqueued
+ * before the failure may still run. Thread: the device's. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
 

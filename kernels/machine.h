@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In each function `root` is "", except in tests: a prefix of every path. */
+/* `root` is a prefix of every path that a function reads: "" in the product. */
 
 /* Returns the memory limit of the process: the machine's memory, or the least limit of its
  * control groups. */
@@ -30,8 +30,8 @@ uint64_t machine_available_bytes(void);
 uint64_t machine_group_bytes_left(const char *root);
 
 /* Returns the number of cores that this process can keep busy, at least 1: the lesser of its
- * affinity and machine_quota_cores(). It is the default of --cpus, which all other code
- * uses. */
+ * affinity and machine_quota_cores(). The result is the default of --cpus; all other code uses
+ * the value of --cpus. */
 size_t machine_cores(void);
 
 /* Returns the least CPU quota of the control groups (v1 or v2) and their parents, in cores,

@@ -39,9 +39,9 @@ struct scan_plan {
     uint64_t out_elements; /* length of the output buffer in elements */
 };
 
-/* Most steps of the search for elements with the same address in one layout: a third of a
- * millisecond, because clients choose the layout and an HTTP thread searches. Ordinary layouts
- * take a few steps for each dimension. */
+/* Maximum number of steps of the search, in one layout, for two elements with the same address.
+ * These steps take a third of a millisecond: clients choose the layout, and an HTTP thread
+ * searches. Ordinary layouts take a few steps for each dimension. */
 enum {
     SCAN_OVERLAP_STEPS = 1 << 16
 };

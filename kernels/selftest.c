@@ -50,7 +50,7 @@ enum {
     TRIAL_ROOM = 3 * TRIAL_LINE,   /* cells: the line, its sums, and those of the first run */
     TRIAL_RUNS = 50,               /* runs of that line; the sums of each are compared */
     TRIAL_TILE = 8192,             /* elements, about */
-    TRIAL_RESIDENT = 8,            /* work-groups of 256 that a compute unit holds */
+    TRIAL_RESIDENT = 8,            /* work-groups of 256 work-items that a compute unit runs */
     TRIAL_CELLS = 1 << 24,         /* limit, so that the trial does not delay the start */
     TRIAL_SLOW_NS = 2000000000
 };
@@ -326,8 +326,8 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
 }
 
 /* Time the same line without and with look-back. Test lines in every direction with look-back;
- * if `cells` allows it, the first one has more tiles than run at a time. Then repeat the same
- * line. */
+ * if `cells` allows it, the first one has more tiles than the device runs at a time. Then
+ * repeat the same line. */
 static enum status run_trial(struct check *check, uint64_t cells, struct error *err)
 {
     struct launcher *launcher = &check->device->launcher;
@@ -439,8 +439,8 @@ enum {
     MEASURED_ENOUGH = 1 << 27 /* nanoseconds of all runs after which no other begins */
 };
 
-/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal: a device does not notice,
- * and a copy takes less time. */
+/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal, because a copy takes
+ * less time; the speed of a device does not depend on it. */
 static void fill_rows(const struct check *check, uint64_t elements)
 {
     const uint64_t row = smaller_of(elements, MEASURED_ROW);
@@ -467,7 +467,8 @@ static enum status time_run(struct check *check, const struct scan_plan *plan, u
     return STATUS_OK;
 }
 
-/* *took_ns: the shortest time, because a thread that gets no processor only adds to it. */
+/* *took_ns: the shortest time of the runs. A run in which the thread waits for a processor only
+ * takes longer. */
 static enum status measure_rows(struct check *check, uint64_t elements, uint64_t *took_ns,
                                 struct error *err)
 {

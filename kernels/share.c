@@ -136,7 +136,7 @@ void share_close(struct share *share)
     }
     MUST(pthread_mutex_unlock(&list_lock));
     if (last) {
-        share_fail(share); /* removes it from the count */
+        share_fail(share); /* removes the share from open_count */
         destroy_share(share);
     }
 }
@@ -158,7 +158,8 @@ void share_fail(struct share *share)
 bool share_prepare_begin(struct share *share, enum dtype dtype, struct verdicts *verdicts)
 {
     MUST(pthread_mutex_lock(&share->verdicts_lock));
-    /* Do not wait for other types: a call that waited for all types would miss its deadline. */
+    /* Return as soon as this type is tested: a call that waited until all types are tested
+     * would miss its deadline. */
     while (share->preparing && !share->verdicts.tested[dtype]) {
         MUST(pthread_cond_wait(&share->prepared, &share->verdicts_lock));
     }

@@ -63,7 +63,7 @@ static unsigned char *map_pages(size_t bytes, size_t *whole)
     const bool large = *whole >= 2 * (size_t)HUGE_PAGE;
     unsigned char *data = map_aligned(*whole, large ? HUGE_PAGE : page);
     if (data != NULL && large) {
-        (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: else smaller pages are used */
+        (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: without it pages are smaller */
     }
     return data;
 }

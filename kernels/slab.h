@@ -1,9 +1,9 @@
 /* Device-visible host memory. A slab is page-aligned. Every open device can work in it (CPU,
- * integrated) or transfer from it (discrete), fastest if the slab is pinned. The body of a request is received in it, the scan
- * runs in it and the answer is sent from it. Its creation is a system call, and its first use
- * causes page faults: keep slabs and reuse them (server/memory/memory.c). Thread: a slab
- * belongs to one thread at a time, but devices may use disjoint ranges of one slab at the same
- * time. */
+ * integrated) or transfer from it (discrete; fastest if the slab is pinned). The body of a
+ * request is received in a slab, the scan runs in the slab, and the answer is sent from it. The
+ * creation of a slab is a system call, and its first use causes page faults: keep slabs and
+ * reuse them (server/memory/memory.c). Thread: a slab belongs to one thread at a time, but
+ * devices may use disjoint ranges of one slab at the same time. */
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 

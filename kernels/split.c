@@ -147,8 +147,8 @@ static uint64_t count_steps(const struct scan_plan *plan, int last)
 }
 
 /* Choose the last of the outermost dimensions that are cut together (-1: only the axis is
- * cut): as few dimensions as give small steps, but at most one if the tensor arrives, because
- * slices must then be contiguous in memory. */
+ * cut): as few dimensions as give small steps. At most one dimension is cut if the tensor is
+ * scanned while it arrives, because slices must then be contiguous in memory. */
 static int choose_last(const struct scan_plan *plan, bool arriving)
 {
     int last = has_outer(plan) ? 0 : -1;

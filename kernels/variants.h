@@ -82,9 +82,9 @@ struct scan_variant {
                                                 * (exact, types); up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* option in addition to those of the type; NULL: none */
-    /* For variants that CPUs choose from; NULL for others. Such a variant has one kernel with
-     * the arguments of the generic kernel and the totals of partitions, and a second kernel,
-     * which computes these totals in a launch before (partition.cl). */
+    /* NULL for variants that CPUs do not choose from. All others have two kernels: one with the
+     * arguments of the generic kernel and the totals of partitions, and one that computes these
+     * totals in an earlier launch (partition.cl). */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
     scan_divide *divide; /* set for all variants */

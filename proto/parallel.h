@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-    PARALLEL_STEP_BYTES = 128 << 10 /* bytes of text or tensor between two steps: about a
-                                       millisecond of work at most */
+    PARALLEL_STEP_BYTES = 128 << 10 /* bytes of text, or of a tensor, that one step processes:
+                                       at most about a millisecond of work */
 };
 
 typedef void (*parallel_piece)(void *context, int index);

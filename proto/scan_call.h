@@ -40,13 +40,13 @@ struct json_cut {
 
 struct scan_call {
     struct scan_desc desc;
-    bool totals; /* the answer is only the carry behind the tensor */
+    bool totals; /* the answer has no sums, only the carry after the tensor */
     struct call_carry {
         uint64_t bytes;             /* bytes of the received carry; 0: none */
         const unsigned char *start; /* the checked carry; valid after complete() */
         uint64_t position;          /* its position along the axis */
-        uint64_t answer_bytes;      /* bytes of the carry to answer; 0: none, or not known
-                                       yet */
+        uint64_t answer_bytes;      /* bytes of the carry of the answer; 0: none, or not
+                                       known yet */
         void *owned;                /* memory of the received carry or NULL; freed by
                                        codec_release() or codec_release_carry() */
     } carry;

@@ -64,8 +64,8 @@ static inline enum dtype scan_input_dtype(const struct scan_desc *desc)
     return desc->converts ? desc->input : desc->dtype;
 }
 
-/* Return the start of segment i, which is the end of segment i - 1. The offsets were read
- * before. */
+/* Return the start of segment i, which is the end of segment i - 1. The offsets must have been
+ * read. */
 static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
 {
     int64_t offset = 0;
@@ -73,7 +73,8 @@ static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
     return offset;
 }
 
-/* Return the axis counted from the front; return its size. The axis must be valid. */
+/* scan_desc_axis(): return the axis counted from the front. scan_desc_axis_size(): return its
+ * size. The axis must be valid. */
 static inline int scan_desc_axis(const struct scan_desc *desc)
 {
     return (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
@@ -83,7 +84,7 @@ static inline int64_t scan_desc_axis_size(const struct scan_desc *desc)
     return desc->sizes[scan_desc_axis(desc)];
 }
 
-/* scan_offset(), where a tensor without offsets is segment 0. */
+/* Like scan_offset(); a tensor without offsets has one segment, 0. */
 static inline uint64_t scan_segment_at(const struct scan_desc *desc, uint64_t i)
 {
     return desc->has_offsets ? (uint64_t)scan_offset(desc, i)

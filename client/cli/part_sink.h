@@ -20,7 +20,8 @@ struct part_sink {
     uint64_t head_bytes;              /* bytes of the NPY header; 0: not NPY */
 };
 
-/* Whether parts must be written from first to last: text, or output that is not a file. */
+/* Return whether parts must be written from first to last: text, or output that is not a
+ * file. */
 bool part_sink_in_order(enum format format, const char *name);
 
 /* Open the destination. Nothing is written yet. */

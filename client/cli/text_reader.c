@@ -26,7 +26,7 @@ enum {
     QUOTE_BYTES = 40,       /* bytes of a field that a complaint shows */
     ADVICE_TEXT = 256,
     COMPLAINT_TEXT = 512,
-    LINE_IS_WIDER = -1 /* no exit status: the line needs float64, and the type is still int64 */
+    LINE_IS_WIDER = -1 /* not an exit status: the type is int64, and the line needs float64 */
 };
 
 #define PLAIN_NUMBER "with a decimal point and without separators of thousands"
@@ -155,8 +155,8 @@ static int read_field(const struct text_reader *reader, number_reader read, cons
     return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
 }
 
-/* Refuse a line whose number of fields is not that of the first line. 0: an empty line,
- * allowed. */
+/* Refuse a line whose number of fields differs from that of the first line. An empty line, with
+ * 0 fields, is valid. */
 static int check_count(const struct text_reader *reader, uint64_t fields)
 {
     const char delimiter = reader->dialect.delimiter;
@@ -379,7 +379,7 @@ static int choose_fields(struct text_reader *reader, const char *list, const cha
     return EXIT_DONE;
 }
 
-/* Whether --columns has a word that is not the number of a field. */
+/* Return whether --columns has a word that is not the number of a field. */
 static bool names_columns(const char *list)
 {
     return list != NULL && list[strspn(list, "0123456789,")] != '\0';

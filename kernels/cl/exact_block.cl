@@ -10,12 +10,13 @@
  *   up to 43   16-bit floats      pairs of 32-bit integers, with AVX-512 (exact_vector.cl)
  *   up to 53   all but float64    float64 numbers
  *   up to 62   float32            64-bit integers, if the processor converts these
- *   up to 102  all                two 52-bit limbs, unit and carry apart, in 64-bit integers
+ *   up to 102  all                two limbs of 52 bits, each added up as 64-bit integers
  *   up to 154  float64            three limbs
  *   more       all                the exact sum itself, element by element (exact.cl)
  *
- * Limbs (exact_vector.cl) are scanned independently of each other; EXACT_BLOCK of them cannot
- * overflow. A block of this size and the next one fit into a first-level cache of 32 KiB. */
+ * Limbs (exact_vector.cl) are scanned independently of each other; the sum of EXACT_BLOCK limbs
+ * cannot overflow. A block of this size and the next one fit into a first-level cache of 32
+ * KiB. */
 #define EXACT_BLOCK_BITS (ELEM_BYTES == 8 ? 10 : 11)
 #define EXACT_BLOCK      (1 << EXACT_BLOCK_BITS) /* elements */
 
@@ -25,11 +26,11 @@ struct order {
     bool reverse; /* from the last element in memory to the first */
     bool rows;    /* the elements are short contiguous rows; otherwise they belong to one
                      line */
-    uint length;  /* elements of a row, at least those of a vector */
+    uint length;  /* elements of a row, at least as many as a vector has */
 };
 
-/* Prefetch the block behind `count` elements; `in` is the first of them in the order of
- * traversal. */
+/* Prefetch the block that follows a block of `count` elements. `in` is the first element of
+ * that block in the order of traversal. */
 INLINE void block_prefetch(const elem_t *in, long step, uint count)
 {
     for (uint i = 0; i < count; i += CACHE_LINE_BYTES / ELEM_BYTES) {
@@ -53,13 +54,14 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
     return at;
 }
 
-/* The sum after the last element of the traversal in a vector, in all lanes. */
+/* LAST: a vector whose lanes all have the same value, the sum in the last lane of `running` in
+ * the order of traversal. */
 #define LANE_COUNT(x)          (sizeof(x) / sizeof((x)[0]))
 #define LAST(running, reverse) \
     ((__typeof__(running))((running)[(reverse) ? 0 : LANE_COUNT(running) - 1]))
 
 /* Subtract from the sum of each lane the sum before its row.
- * left          elements from this vector on of the row in which the vector begins
+ * left          elements that remain of the row in which the vector begins
  * base          the sum before that row; replaced by the sum before the row in which the next
  *               vector begins
  * unbiased(x)   a sum without the bias of its representation
@@ -79,7 +81,7 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
         }                                                                                   \
     } while (0)
 
-/* Return `left` for the next vector. */
+/* Return `left` (FROM_ROW) for the next vector. */
 INLINE uint row_left(struct order o, uint left, uint lanes)
 {
     return (left <= lanes ? left + o.length : left) - lanes;
@@ -174,10 +176,10 @@ INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct or
 }
 #endif
 
-/* Parameters of sums in two limbs: multiples of 2^place, smaller than 2^(place + 102). The
- * lower limb has a bias of 2^63, so that it is never negative, and the upper limb one of
- * -2^11, which cancels it. The hidden bit of a lower part adds one unit of the upper limb,
- * which the bias of the upper limb cancels, too. */
+/* Parameters of sums in two limbs: multiples of 2^place, smaller than 2^(place + 102). A bias
+ * of 2^63 is added to the lower limb, so that it is never negative. The same amount, 2^11 units
+ * of the upper limb, is subtracted from the upper limb. The hidden bit of a lower part adds one
+ * unit of the upper limb, which is also subtracted from the upper limb. */
 struct two_limbs {
     real_t upper;
     real_t lower;
@@ -208,8 +210,8 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
     const real_t lower = limbs->lower;
     const whole_t exponent = limbs->exponent;
     const whole_t lanes = {WIDTH_LANES(0)};
-    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* the carry of rows,
-                                                                       whose sum before is 0 */
+    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* for rows: the
+                                                                       limbs of the sum 0 */
 #define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* unsigned arithmetic may wrap */
     whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};

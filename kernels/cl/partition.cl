@@ -89,8 +89,8 @@ INLINE bool partition_is_written(const struct partition *p)
     return !p->total && (p->entry->flags & ENTRY_TOTALS) == 0;
 }
 
-/* Return whether the partition must be scanned: if no results are needed, only the last one,
- * which starts from the totals of all others. */
+/* Return whether the partition must be scanned. If no results are needed, only the last
+ * partition must be scanned: it starts from the totals of all others. */
 INLINE bool partition_is_needed(const struct partition *p)
 {
     return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
@@ -106,8 +106,8 @@ INLINE void partition_end(const struct partition *p, ulong line, acc_t sum)
     }
 }
 
-/* For the launch of totals: return whether the total of the partition is needed; the last
- * partition's is not. */
+/* For the launch of totals: set p->total to whether the total of the partition is needed, and
+ * return it. Only the total of the last partition is not needed. */
 INLINE bool partition_is_added(struct partition *p)
 {
     p->total = p->number + 1 < p->entry->partitions;

@@ -33,7 +33,7 @@ struct walk {
     int depth;                         /* number of open arrays */
     uint64_t commas[LIMIT_RANK + 1];   /* [d]: commas so far in the open array at depth d
                                           (from 1) */
-    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays so far in it */
+    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays so far in that array */
 };
 
 #ifdef __SSE2__

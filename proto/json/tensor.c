@@ -272,7 +272,8 @@ static inline const char *next_element(struct cursor *cursor, const char *p, con
     }
 }
 
-/* Process opening brackets before an element; *empty is set if they enclose none. */
+/* Process the opening brackets before an element. *empty is set to true if they enclose no
+ * element. */
 static inline const char *open_brackets(struct cursor *cursor, const char *p, bool *empty)
 {
     while (*p == '[') {
@@ -315,8 +316,8 @@ static inline const char *read_value(const struct cursor *cursor, number_reader 
                                                : read_word(dtype, p, cursor->end, to);
 }
 
-/* Write the names of the types that accept the value at p, which the requested type does not;
- * or "". Only types that the array may have are considered. */
+/* Write the names of the types that accept the value at p, which the requested type does not
+ * accept; "" if there are none. Only types that the array may have are considered. */
 static void takers_text(const struct cursor *cursor, const char *p, char text[TAKERS_TEXT])
 {
     struct json_read read = *cursor->read;

@@ -47,12 +47,12 @@ MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
                                            const struct parallel *parallel,
                                            struct json_array *array, struct error *err);
 
-/* INVALID_SHAPE, with the path below `field`, if the array is ragged. */
+/* Return INVALID_SHAPE, with the path below `field`, if the array is ragged. */
 MUST_CHECK enum status json_tensor_require_regular(const struct json_array *array,
                                                    const char *field, struct error *err);
 
-/* LENGTH_MISMATCH unless the array has least..most elements (UINT64_MAX: no upper limit).
- * `shape`: the shape to name in the message; NULL: none. */
+/* Return LENGTH_MISMATCH unless the array has least..most elements (UINT64_MAX: no upper
+ * limit). `shape`: the shape to name in the message; NULL: none. */
 MUST_CHECK enum status json_tensor_require_count(const struct json_array *array,
                                                  const char *field, uint64_t least,
                                                  uint64_t most, const char *shape,

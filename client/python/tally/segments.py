@@ -150,7 +150,7 @@ def _grouped(keys: Array) -> Segments:
 
 def _stable_order(keys: Array) -> Array:
     """Return the indices of the sorted keys. NumPy sorts integers of 16 bits in linear time, so
-    keys in such a range become those first."""
+    integers within a range of 2^16 are converted to this type first."""
     if keys.dtype.kind in "iu" and keys.size > 0:
         least = int(keys.min())
         if int(keys.max()) - least < 1 << 16:

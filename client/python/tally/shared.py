@@ -37,7 +37,7 @@ from tally.segments import Segments
 from tally.transport import Pool, run
 
 FOLDER = "/dev/shm"
-UNIT = 1 << 20  # sizes of regions are multiples, so that similar arrays share them
+UNIT = 1 << 20  # sizes of regions are multiples of it: similar arrays can use the same region
 KEPT = 8  # idle regions
 FORGET_SECONDS = 5.0  # maximum wait for the server when regions are released
 
