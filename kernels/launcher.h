@@ -28,12 +28,12 @@ struct launcher {
     const struct opencl *device; /* borrowed */
     struct programs programs;
     struct table table;
-    struct opencl_buffer blocks;      /* owned: sums of blocks (kernels for GPUs) */
-    struct opencl_buffer superblocks; /* owned: sums of superblocks (kernels for GPUs) */
-    struct opencl_buffer lookback;    /* owned: sums that the work-groups of a launch publish */
-    bool looks_back[DTYPE_COUNT];     /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
-    struct scan_entry *entries;       /* owned: entries of the table that is being filled */
-    size_t room;                      /* capacity of `entries` */
+    struct opencl_buffer records;  /* owned: sums of tiles (kernels for GPUs) */
+    struct opencl_buffer left;     /* owned: a byte of each line of floats (gpu_exact.cl) */
+    struct opencl_buffer lookback; /* owned: sums that the work-groups of a launch publish */
+    bool looks_back[DTYPE_COUNT];  /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
+    struct scan_entry *entries;    /* owned: entries of the table that is being filled */
+    size_t room;                   /* capacity of `entries` */
 };
 
 /* Free everything that the launcher owns. The device must be idle. */

@@ -10,9 +10,9 @@
 /* Indices of the kernels in the array of programs_find(). */
 enum {
     SCAN_KERNEL_GPU_REDUCE = 0,
-    SCAN_KERNEL_GPU_SUPERBLOCKS,
-    SCAN_KERNEL_GPU_LINES,
+    SCAN_KERNEL_GPU_SPINE,
     SCAN_KERNEL_GPU_SCAN,
+    SCAN_KERNEL_GPU_REST,  /* sums of floats */
     SCAN_KERNEL_TOTALS = 1 /* variants for exact sums; index 0 is the scan */
 };
 

@@ -46,6 +46,7 @@ enum {
 enum scan_variant_id {
     /* variants for floats */
     SCAN_VARIANT_EXACT_LINES, /* any layout, any device */
+    SCAN_VARIANT_EXACT_GPU,
     SCAN_VARIANT_EXACT_TILES,
     SCAN_VARIANT_EXACT_COLUMNS,
     SCAN_VARIANT_EXACT_ROWS,

@@ -124,7 +124,8 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         }
     }
     (void)ktest_check(in_family[SCAN_VARIANT_GENERIC] > 0 && in_family[SCAN_VARIANT_GPU] > 0 &&
-                          in_family[SCAN_VARIANT_LOOKBACK] > 0,
+                          in_family[SCAN_VARIANT_LOOKBACK] > 0 &&
+                          in_family[SCAN_VARIANT_EXACT_GPU] > 0,
                       "every variant is built");
     opencl_close(&device);
 }
