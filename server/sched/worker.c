@@ -546,14 +546,15 @@ static bool open_device(struct worker *worker)
     MUST(pthread_mutex_lock(&worker->lock));
     (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
                    plan->driver->info(worker->device)->lookback);
-    set_state(worker, DEVICE_READY, NULL);
-    plan->changed(plan->pool); /* before the unlock: a reader of the statistics sees both */
-    MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
+    /* Logged before the state changes: the main thread then logs that the service is ready. */
+    log_message(plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
                 worker->info.name, worker->info.platform,
                 (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
                 worker->stats.lookback);
+    set_state(worker, DEVICE_READY, NULL);
+    plan->changed(plan->pool); /* before the unlock: a reader of the statistics sees both */
+    MUST(pthread_mutex_unlock(&worker->lock));
     return true;
 }
 

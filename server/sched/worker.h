@@ -75,7 +75,7 @@ struct worker {
     _Atomic int state; /* enum device_state; written under lock */
 
     pthread_mutex_t lock;      /* guards the fields up to `stats`; order: before the locks of
-                                * the pool and the queue */
+                                * the pool, the queue and the log */
     pthread_cond_t changed;    /* `stopping` or `state` was set; monotonic clock */
     atomic_bool stopping;      /* written under lock */
     uint64_t call_deadline_ns; /* deadline of the driver's current call; 0: no call */
