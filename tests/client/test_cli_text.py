@@ -506,7 +506,16 @@ class Text(Directory):
                 "1,2,3\n",
                 "line 2 has 1 field, and the first line has 3 (separated by commas",
             ),
-            ("1,2,3\n", "-f csv --columns 4", "", "no column '4'"),
+            (
+                "1,2,3\n",
+                "-f csv --columns 4",
+                "",
+                "no column '4': the first line has 3 fields: 1,2,3",
+            ),
+            ("a,b\n1,2\n", "--columns 0", "", "no column '0': the first line has 2 fields: a,b\n"),
+            ("d,p\n2026-01-02,5\n", "", "", "'2026-01-02'", "; --columns names the columns"),
+            ("d,p\n1/2/26 9:00,5\n", "", "", "'1/2/26 9:00'", "; --columns names the columns"),
+            ("p;q\n1,5;2\n", "", "", "without separators of thousands\n"),
             (b"1\n\0\n", "-f csv", "1\n", "line 2 has a NUL byte: is it text?"),
             (b"1\n2\n\xff\xfe\n", "", "1\n3\n", "line 3 has '??'"),
             (
