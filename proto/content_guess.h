@@ -26,7 +26,7 @@ enum {
           "save one array with numpy.save and send that to /v1/cumsum with Content-Type: "         \
           "application/x-npy, or save the sheet as CSV for the command tally cumsum")              \
         X(GZIP,        "gzip data",                                                                \
-          "say Content-Encoding: gzip, or unpack it")                                              \
+          "say Content-Encoding: gzip, or decompress it")                                              \
         X(PICKLE,      "a Python pickle",                                                          \
           "pickles are never read; save the array with numpy.save and send that to /v1/cumsum "    \
           "with Content-Type: application/x-npy")                                                  \

@@ -55,8 +55,9 @@ class Text(Directory):
             (' {"data":[1,2],"dtype":"int8"}', "", '{"dtype":"int8","shape":[2],"data":[1,3]}\n'),
             ("\ufeff1\n2\n", "", "1\n3\n"),
         )
-        source = self.path("x.csv", b"1,5\n2,5\n")
-        self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
+        for name in ("x.csv", "X.CSV"):
+            source = self.path(name, b"1,5\n2,5\n")
+            self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
         named = self.path("x", npy("<i8", (2,), int64s(1, 2)))
         self.assertEqual(tally("cumsum", named, "-F", "text").stdout, b"1\n3\n")
         for text, *says in (
@@ -65,7 +66,7 @@ class Text(Directory):
             (b"\x89PNG\r\n\x1a\n1", "byte 7 is 0x1A"),
             (
                 b"\x1f\x8b\x08\0\0\0\0\0",
-                "looks like gzip data: unpack it",
+                "looks like gzip data: decompress it",
                 "zcat FILE | tally cumsum",
             ),
             (b"{'data': [1]}", "looks like a printed Python dictionary"),
