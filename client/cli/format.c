@@ -66,8 +66,7 @@ static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
     [CONTENT_ZIP] =
-        "save one array as NPY, numpy.save('x.npy', numpy.load('x.npz')['NAME']), or the sheet "
-        "as CSV",
+        "save an array, numpy.save('x.npy', numpy.load('x.npz')['NAME']), or the sheet as CSV",
     [CONTENT_GZIP] = "decompress it on the way, zcat FILE | tally cumsum",
     [CONTENT_PICKLE] = "save the array with numpy.save",
     [CONTENT_CSV] = "give --format text, or csv",
