@@ -65,7 +65,7 @@ void scan_output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RA
 struct layout {
     const char *what; /* "input " or "output ", for messages */
     const int64_t *sizes;
-    const int64_t *strides; /* NULL: packed */
+    const int64_t *strides; /* NULL: contiguous */
     int32_t rank;
     enum tally_dtype dtype;
 };

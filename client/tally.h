@@ -123,7 +123,7 @@ struct tally_scan {
     enum tally_dtype dtype;
     int32_t rank;                  /* 1..TALLY_MAX_RANK */
     const int64_t *sizes;          /* [rank], outermost first; 0 makes the tensor empty */
-    const int64_t *strides;        /* [rank] in elements, >= 0; NULL: packed, row-major */
+    const int64_t *strides;        /* [rank] in elements, >= 0; NULL: contiguous, row-major */
     const int64_t *output_strides; /* strides of the output; gaps are filled with zeros */
     int64_t axis;                  /* -rank..rank-1 */
     int32_t exclusive;             /* 1: output k does not include element k */

@@ -22,11 +22,11 @@ enum {
         X(NPY,         "an NPY file",                                                              \
           "send it to /v1/cumsum with Content-Type: application/x-npy (curl --data-binary @FILE "  \
           "-H 'Content-Type: application/x-npy')")                                                 \
-        X(ZIP,         "a ZIP archive, such as an NPZ file of numpy.savez",                        \
+        X(ZIP,         "a ZIP archive, such as an NPZ file of numpy.savez or an XLSX workbook",    \
           "save one array with numpy.save and send that to /v1/cumsum with Content-Type: "         \
-          "application/x-npy")                                                                     \
+          "application/x-npy, or save the sheet as CSV for the command tally cumsum")              \
         X(GZIP,        "gzip data",                                                                \
-          "say Content-Encoding: gzip, or unpack it")                                              \
+          "say Content-Encoding: gzip, or decompress it")                                              \
         X(PICKLE,      "a Python pickle",                                                          \
           "pickles are never read; save the array with numpy.save and send that to /v1/cumsum "    \
           "with Content-Type: application/x-npy")                                                  \

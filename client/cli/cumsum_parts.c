@@ -72,8 +72,8 @@ struct parts_job {
     bool in_order;              /* the parts must be read, or written, from first to last */
     bool whole;                 /* the tensor is one part, described by the next three lists */
     struct number_list shape;   /* sizes of the tensor */
-    struct number_list strides; /* layout of the elements; count 0: packed */
-    struct number_list output_strides; /* layout of the sums; count 0: packed */
+    struct number_list strides; /* layout of the elements; count 0: contiguous */
+    struct number_list output_strides; /* layout of the sums; count 0: contiguous */
 };
 
 /* ---- sums ---- */

@@ -84,20 +84,22 @@ static void advise_word(const struct text_reader *reader, const struct field *fi
         delimiter = c != '\0' && c != decimal && c != *other ? strchr(";|\t ", c) : NULL;
     }
     const bool mark = memchr(content.at, *other, content.count) != NULL;
-    if (field_is_name(&reader->dialect, field)) {
-        (void)snprintf(advice, ADVICE_TEXT,
-                       reader->fields > 1 ? "; --columns names the columns to sum" : "");
-    } else if (delimiter != NULL && reader->dialect.delimiter != ' ') {
+    const bool name = field_is_name(&reader->dialect, field);
+    if (!name && delimiter != NULL && reader->dialect.delimiter != ' ') {
         (void)snprintf(advice, ADVICE_TEXT,
                        "; the first line separates fields by '%c': give another --delimiter%s",
                        reader->dialect.delimiter,
                        mark || reader->dialect.delimiter == ',' ? ", or --decimal ," : "");
-    } else if (mark) {
+    } else if (!name && mark) {
         (void)snprintf(advice, ADVICE_TEXT, "; %s",
                        decimal == ','
                            ? "--decimal , allows no point in a number"
                            : "give --decimal , for decimal commas, and write numbers "
                              "without separators of thousands");
+        return;
+    }
+    if (reader->fields > 1 && reader->chosen == NULL) {
+        text_append(advice, ADVICE_TEXT, "; --columns names the columns to sum");
     }
 }
 
@@ -350,8 +352,9 @@ static bool choose_field(struct text_reader *reader, const char *word, size_t co
     return found;
 }
 
-/* Choose the fields that --columns lists. */
-static int choose_fields(struct text_reader *reader, const char *list, const char *header)
+/* Choose the fields that --columns lists. `line` is the first line; named: its fields are names. */
+static int choose_fields(struct text_reader *reader, const char *list, const char *line,
+                         bool named)
 {
     reader->chosen = calloc(reader->fields, sizeof *reader->chosen);
     if (reader->chosen == NULL) {
@@ -359,13 +362,12 @@ static int choose_fields(struct text_reader *reader, const char *list, const cha
     }
     for (;;) {
         const size_t count = strcspn(list, ",");
-        if (!choose_field(reader, list, count, header)) {
+        if (!choose_field(reader, list, count, named ? line : NULL)) {
             return complain(EXIT_USAGE,
                             "--columns: %s has no column '%.*s': the first line has %" PRIu64
-                            " field%s%s%.200s",
+                            " field%s: %.200s",
                             reader->bytes->name, (int)count, list, reader->fields,
-                            reader->fields == 1 ? "" : "s", header != NULL ? ": " : "",
-                            header != NULL ? header : ", and is no header");
+                            reader->fields == 1 ? "" : "s", line);
         }
         if (list[count] == '\0') {
             break;
@@ -417,7 +419,7 @@ static int read_first_line(struct text_reader *reader, const struct settings *se
     }
     int status = settings->columns == NULL
                      ? EXIT_DONE
-                     : choose_fields(reader, settings->columns, named ? text : NULL);
+                     : choose_fields(reader, settings->columns, text, named);
     cursor = (struct field_cursor){line, end, false};
     for (uint64_t i = 0; status == EXIT_DONE && !named && i < reader->fields; i++) {
         (void)field_next(dialect, &cursor, &field);

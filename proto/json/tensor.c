@@ -126,6 +126,9 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
     case 't':
     case 'f':
         return "expected a number; true and false are of type bool";
+    case 'T':
+    case 'F':
+        return "expected a number; JSON writes true and false in small letters";
     default:
         break;
     }
@@ -184,8 +187,12 @@ static enum status separator_error(const struct cursor *cursor, const char *p,
     element_path(cursor->read, before, path, sizeof path);
     make_excerpt(p, cursor->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
-                           "element %llu is followed by '%s', expected ',' or ']'",
-                           (unsigned long long)before, found);
+                           "element %llu is followed by '%s', expected ',' or ']'%s",
+                           (unsigned long long)before, found,
+                           *p != '\0' && strchr("[-.0123456789", *p) != NULL
+                               ? ": JSON has commas between numbers and between rows (Python: "
+                                 "json.dumps(x.tolist()))"
+                               : "");
 }
 
 static bool is_letter(char c)

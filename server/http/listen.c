@@ -41,8 +41,11 @@ static enum status no_room(struct error *err)
 
 static enum status system_error(struct error *err, const char *call, const char *address)
 {
-    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s", address, call,
-                     strerrordesc_np(errno));
+    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s%s", address, call,
+                     strerrordesc_np(errno),
+                     errno == EADDRINUSE ? "; stop the process that uses the address, or give "
+                                           "another one (--listen, --probe-listen)"
+                                         : "");
 }
 
 /* Write the name of a bound socket: "127.0.0.1:8000", "[::1]:8000" or "unix:/path". */

@@ -346,9 +346,12 @@ static enum status set_credentials(struct tls_credentials *credentials,
     code = gnutls_certificate_set_x509_key_mem2(credentials->gnutls, &cert, &key,
                                                 GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code < 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
-                               "--tls-cert %s, --tls-key %s: %s", paths[FILE_CERT],
-                               paths[FILE_KEY], gnutls_strerror(code));
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "--tls-cert",
+            "--tls-cert %s, --tls-key %s: %s The first file must hold the "
+            "certificate, then the intermediate ones, as PEM; the second one "
+            "its key as PEM, without a password",
+            paths[FILE_CERT], paths[FILE_KEY], gnutls_strerror(code));
     }
     TRY(examine_chain(credentials, err));
     if (paths[FILE_CLIENT_CA][0] == '\0') {

@@ -207,7 +207,7 @@ static enum status load_tokens(struct tokens *tokens, struct error *err)
     tokens->list = list;
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(previous);
-    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are loaded", count,
+    log_message(tokens->log, LOG_INFO, "tokens: %zu loaded from %s", count,
                 tokens->watch.paths[0]);
     return STATUS_OK;
 }

@@ -549,18 +549,19 @@ static bool open_device(struct worker *worker)
     if (worker->first && !measure_pace(worker, true)) {
         return false;
     }
+    const char *lookback = plan->driver->info(worker->device)->lookback;
+    /* This line is logged before the state changes: then the main thread logs that the service is
+     * ready. */
+    log_message(plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
+                "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
+                worker->info.name, worker->info.platform,
+                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS), lookback);
     MUST(pthread_mutex_lock(&worker->lock));
-    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
-                   plan->driver->info(worker->device)->lookback);
+    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
     set_state(worker, DEVICE_READY, NULL);
     /* before the unlock: a reader that finds the device READY also finds the queue usable */
     plan->changed(plan->pool);
     MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
-                "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
-                worker->info.name, worker->info.platform,
-                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
-                worker->stats.lookback);
     return true;
 }
 

@@ -496,6 +496,7 @@ class Cumsum(Directory):
         for name, content, flags, *texts in [
             ("x.json", file, [], "x.json looks like an NPY file", "--format npy"),
             ("x", b"PK\x03\x04\x14\x00" + bytes(40), [], "looks like a ZIP archive", "numpy.save"),
+            ("x.xlsx", b"PK\x03\x04\x14\x00" + bytes(40), [], "XLSX", "the sheet as CSV"),
             ("x.npy", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPY file", "ZIP archive"),
             ("x.npy", b'{"data":[1,2]}', [], "not an NPY file", "looks like JSON", "--format json"),
             (

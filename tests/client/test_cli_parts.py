@@ -255,7 +255,7 @@ class Files(Directory):
         source = self.path("in.npy", npy("<i8", (3,), int64s(1, 2, 3)))
         done = tally("cumsum", source, "-o", self.path("out.npz"))
         self.assert_failed(done, 2, "out.npz", ".npy", "--output-format")
-        for name in ("out.xlsx", "out.txt.gz", "x.d/../out.Npy"):
+        for name in ("out.xlsx", "out.txt.gz", "x.d/../out.npyx"):
             done = tally("cumsum", source, "-o", self.path(name))
             ending = name[name.rindex(".") :]
             self.assert_failed(done, 2, f"no format {ending}; the formats are .npy,", ".csv")
@@ -266,6 +266,8 @@ class Files(Directory):
             self.assertEqual(npy_parts(self.read(name))[1], int64s(1, 3, 6))
             os.remove(self.path(name))
         os.rmdir(self.path("x.d"))
+        self.assert_done(tally("cumsum", source, "-o", self.path("OUT.NPY")))
+        self.assertEqual(npy_parts(self.read("OUT.NPY"))[1], int64s(1, 3, 6))
         done = tally("cumsum", source, "-o", self.path("out.npz"), "-F", "raw")
         self.assert_done(done)
         self.assertEqual(self.read("out.npz"), int64s(1, 3, 6))

@@ -56,8 +56,9 @@ class Text(Directory):
             (' {"data":[1,2],"dtype":"int8"}', "", '{"dtype":"int8","shape":[2],"data":[1,3]}\n'),
             ("\ufeff1\n2\n", "", "1\n3\n"),
         )
-        source = self.path("x.csv", b"1,5\n2,5\n")
-        self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
+        for name in ("x.csv", "X.CSV"):
+            source = self.path(name, b"1,5\n2,5\n")
+            self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
         named = self.path("x", npy("<i8", (2,), int64s(1, 2)))
         self.assertEqual(tally("cumsum", named, "-F", "text").stdout, b"1\n3\n")
         for text, *says in (
@@ -66,7 +67,7 @@ class Text(Directory):
             (b"\x89PNG\r\n\x1a\n1", "byte 7 is 0x1A"),
             (
                 b"\x1f\x8b\x08\0\0\0\0\0",
-                "looks like gzip data: unpack it",
+                "looks like gzip data: decompress it",
                 "zcat FILE | tally cumsum",
             ),
             (b"{'data': [1]}", "looks like a printed Python dictionary"),
@@ -509,7 +510,16 @@ class Text(Directory):
                 "1,2,3\n",
                 "line 2 has 1 field, and the first line has 3 (separated by commas",
             ),
-            ("1,2,3\n", "-f csv --columns 4", "", "no column '4'"),
+            (
+                "1,2,3\n",
+                "-f csv --columns 4",
+                "",
+                "no column '4': the first line has 3 fields: 1,2,3",
+            ),
+            ("a,b\n1,2\n", "--columns 0", "", "no column '0': the first line has 2 fields: a,b\n"),
+            ("d,p\n2026-01-02,5\n", "", "", "'2026-01-02'", "; --columns names the columns"),
+            ("d,p\n1/2/26 9:00,5\n", "", "", "'1/2/26 9:00'", "; --columns names the columns"),
+            ("p;q\n1,5;2\n", "", "", "without separators of thousands\n"),
             (b"1\n\0\n", "-f csv", "1\n", "line 2 has a NUL byte: is it text?"),
             (b"1\n2\n\xff\xfe\n", "", "1\n3\n", "line 3 has '??'"),
             (

@@ -286,6 +286,13 @@ WRONG = [
         "data",
         "write decimal points, and one separator everywhere",
     ),
+    ({"data": "[[1 2]\n [3 4]]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "[[1,2] [3,4]]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "[1. 2.]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "array([1, 2])", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "a,b\n1,x", "axis": "0"}, "data", "line 2, column 2"),
+    ({"data": "a,b\n1", "axis": "0"}, "data", "line 2 has 1 number, expected 2"),
+    ({"data": "a,b", "axis": "0"}, "data", 'line 1, column 1 is "a"'),
     ({"axis": "007"}, "axis", "expected a whole number"),
     ({"shape": "3,x"}, "shape", "separated by commas"),
     (

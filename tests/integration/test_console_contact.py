@@ -124,6 +124,23 @@ def test_numbers_are_read_that_blanks_tabs_or_bars_separate(page, text, sums):
     assert page.sums() == sums
 
 
+@pytest.mark.parametrize(
+    "text, sums",
+    [
+        ("price,tax\n1,2\n3,4\n", [[1, 2], [4, 6]]),
+        ("price\n\n1\n3\n", [1, 4]),
+        ("2025\tQ2\n1\t2", [1, 3]),
+        ("NaN 1\n1 2", [["NaN", 1], ["NaN", 3]]),
+        ("true,false\ntrue,true", [[1, 0], [2, 1]]),
+        ("-inf,1e3\n1,2", [["-Infinity", 1000], ["-Infinity", 1002]]),
+    ],
+)
+def test_a_first_line_with_letters_is_a_header_unless_they_are_numbers(page, text, sums):
+    page.set(data=text, axis="0")
+    page.send()
+    assert page.sums() == sums
+
+
 # ---- refusals ----
 
 

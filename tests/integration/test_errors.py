@@ -65,6 +65,32 @@ def test_json_refusal(client, change, code, field):
     calls.expect_error(answer, 400, code, field or None)
 
 
+# Texts of Python that are no JSON, and words of the refusal.
+PRINTED = {
+    "array of one row": (b'{"data":[1 2 3]}', "element 0 is followed by '2'"),
+    "array of rows": (b'{"data":[[1 2 3]\n [4 5 6]]}', "element 0 is followed by '2'"),
+    "rows without commas": (b'{"data":[[1,2] [3,4]]}', "element 1 is followed by '[3'"),
+    "repr of an array": (b'{"data":array([1, 2])}', 'json.dumps({"data": x.tolist()})'),
+    "repr of a tensor": (b'{"data":tensor([1, 2])}', 'json.dumps({"data": x.tolist()})'),
+    "booleans": (b'{"data":[True,False]}', "true and false in small letters"),
+    "an attribute": (b'{"data":[1],"reverse":True}', "true and false in small letters"),
+}
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_a_printed_value_of_python_inside_of_an_object_is_told_what_is_wrong(client, kind):
+    body, says = PRINTED[kind]
+    says = (says, "Python: json.dumps(x.tolist())") if "followed" in says else says
+    calls.expect_error(client.post("/v1/cumsum", body, calls.JSON), 400, says=says)
+
+
+@pytest.mark.parametrize("body", [b"", b" \n"], ids=str)
+@pytest.mark.parametrize("content_type", [None, calls.JSON, calls.FORM], ids=str)
+def test_an_empty_body_is_shown_an_example(client, content_type, body):
+    answer = client.post("/v1/cumsum", body, content_type)
+    calls.expect_error(answer, 400, "invalid_json", says=("is empty", '{"data": [1,2,3]}'))
+
+
 THREE, MANY = calls.npy_bytes(np.zeros(3, np.float32)), calls.npy_bytes(np.zeros(99999))
 ZIP = b"PK\x03\x04" + bytes(500)
 RAW_3 = "?dtype=float32&shape=3"
@@ -73,7 +99,7 @@ RAW_MANY = "?dtype=float64&shape=99999"
 FOREIGN = {
     "npy as json": (calls.JSON, "", THREE, ("NPY file", "application/x-npy")),
     "long npy as json": (calls.JSON, "", MANY, ("NPY file", "application/x-npy")),
-    "zip as nothing": (None, "", ZIP, ("ZIP archive", "numpy.save")),
+    "zip as nothing": (None, "", ZIP, ("ZIP archive", "numpy.save", "XLSX", "the sheet as CSV")),
     "csv as json": (calls.JSON, "", b"1,2\n3,4\n", ("CSV", '{"data": [[1,2],[3,4]]}')),
     "array as json": (calls.JSON, "", b"[1, 2]", ("an array, not an object", '{"data": [...]}')),
     "json as npy": (calls.NPY, "", b'{"data":[1,2]}', ("looks like JSON", calls.JSON)),

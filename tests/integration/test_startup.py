@@ -435,6 +435,14 @@ def device(server):
         client.close()
 
 
+def test_the_log_has_the_ready_device_before_the_ready_service(start_server):
+    for _ in range(5):
+        server = start_server()
+        log = until(lambda log=server: " info ready\n" in log.log and log.log)
+        assert 0 < log.index(" is ready after ") < log.index(" info ready\n")
+        server.stop()
+
+
 @pytest.mark.release_only
 def test_it_is_ready_at_once_and_small(start_server, tmp_path):
     """The test hides other drivers, which need time and memory to list their devices."""

@@ -671,7 +671,8 @@ def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_serve
             ["--tls-cert", "/dev/zero", "--tls-key", "{key}"],
             "--tls-cert /dev/zero: it has more than",
         ),
-        (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
+        (["--tls-cert", "{key}", "--tls-key", "{key}"], "The first file must hold the certificate"),
+        (["--tls-cert", "{key}", "--tls-key", "{cert}"], "the second one its key as PEM"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
             "-client-ca",

@@ -275,7 +275,7 @@ def test_a_pipe_or_device_in_place_of_the_token_file_is_refused_without_waiting(
         until(lambda times=times: guarded.log.count("it is no file any more") == times, 60)
         assert client.post(PATH, BODY, calls.RAW, bearer("worker")).status == 200
     os.rename(tmp_path / "kept", tokens)
-    until(lambda: guarded.log.count("are loaded") == 2, 60)
+    until(lambda: guarded.log.count("loaded from") == 2, 60)
     client.close()
 
 
@@ -296,10 +296,10 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
         worker.start()
     fresh = tmp_path / "fresh"
     for at in range(5):
-        before = guarded.log.count("are loaded")
+        before = guarded.log.count("loaded from")
         fresh.write_text(line_of("worker", SECRETS["worker"][0]) + line_of(f"x{at}", f"{at}"))
         put(fresh, tokens)
-        until(lambda before=before: guarded.log.count("are loaded") > before, 60)
+        until(lambda before=before: guarded.log.count("loaded from") > before, 60)
     stop.set()
     for worker in workers:
         worker.join()
@@ -399,7 +399,7 @@ def test_tokens_in_a_pipe_whose_writer_has_exited_are_read(log_dir, tokens):
         process = subprocess.Popen(["sh", "-c", command], stdin=reader, stderr=log)
     os.close(reader)
     try:
-        until(lambda: b"4 of /dev/stdin are loaded" in pathlib.Path(log.name).read_bytes())
+        until(lambda: b"4 loaded from /dev/stdin" in pathlib.Path(log.name).read_bytes())
         process.terminate()
         assert process.wait(60) == 0
     finally:

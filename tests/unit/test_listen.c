@@ -116,7 +116,7 @@ static void a_taken_port_is_an_error(void **state)
     (void)state;
     assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
     assert_int_equal(listen_open(&set, set.sockets[0].name, NULL, &err), STATUS_INTERNAL);
-    assert_non_null(strstr(err.detail, "bind"));
+    assert_non_null(strstr(err.detail, "bind: Address already in use; stop the process that"));
     assert_int_equal(set.count, 1);
     listen_close(&set);
 }
@@ -127,16 +127,23 @@ static void a_socket_for_ipv6_leaves_ipv4_to_another_one(void **state)
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     char address[64];
+    enum status status = STATUS_INTERNAL;
     (void)state;
     if (listen_open(&set, "[::1]:0", NULL, &err) != STATUS_OK) {
         skip();
     }
-    assert_int_equal(listen_open(&set, "[::]:0", NULL, &err), STATUS_OK);
-    assert_int_equal(strncmp(set.sockets[1].name, "[::]:", 5), 0);
-    (void)snprintf(address, sizeof address, "0.0.0.0:%.40s", set.sockets[1].name + 5);
-    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
-    assert_string_equal(set.sockets[2].name, address);
     listen_close(&set);
+    for (int ports = 0; ports < 32 && status != STATUS_OK; ports++) {
+        /* another process may have the same port of IPv4 */
+        struct listen_set tried = {0};
+        assert_int_equal(listen_open(&tried, "[::]:0", NULL, &err), STATUS_OK);
+        assert_int_equal(strncmp(tried.sockets[0].name, "[::]:", 5), 0);
+        (void)snprintf(address, sizeof address, "0.0.0.0:%.40s", tried.sockets[0].name + 5);
+        status = listen_open(&tried, address, NULL, &err);
+        assert_true(status != STATUS_OK || strcmp(tried.sockets[1].name, address) == 0);
+        listen_close(&tried);
+    }
+    assert_int_equal(status, STATUS_OK);
 }
 
 static void unix_socket_is_made_and_removed(void **state)
