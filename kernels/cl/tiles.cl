@@ -20,7 +20,8 @@ enum {
 };
 
 /* One side of a tiling, input or output: its address and, for each dimension, the step from
- * one element to the next in the direction of traversal. */
+ * one element to the next in the direction of traversal. A dimension that the tensor
+ * lacks has one element and the step LONG_MAX, on which no accessed address depends. */
 struct side {
     elem_t *memory; /* address of the element with all indices 0 */
     long step[TILE_DIMS];
@@ -46,7 +47,7 @@ struct tiling {
     __global const struct scan_entry *e;
     struct side from;
     struct side to;
-    ulong weight[TILE_DIMS]; /* a step of 1 along FAR or NEAR adds this to a line's number */
+    ulong weight[TILE_DIMS]; /* a step of 1 along FAR or NEAR adds this to a line's number; or 0 */
     bool reverse;
     bool exclusive;
     bool line_by_line; /* always false for floats: exact_rows.cl scans these layouts */
@@ -190,16 +191,16 @@ INLINE struct requests tile_requests(const struct side *side, const struct tile 
     r.span = (t->count[near] - 1) * abs(step) + 1;
     r.hop = max(abs(step), (ulong)CACHE_LINE);
     r.next = step < 0 ? p - (r.span - 1) : p;
-    r.inner_step = side->step[inner];
     r.inner_left = r.inner_count = t->count[inner];
+    r.inner_step = r.inner_count > 1 ? side->step[inner] : 0;
     r.left = t->count[inner] * (side->step[outer] == 0 ? 1 : t->count[outer]);
     if (is_short && side->step[inner] == (long)r.span) { /* the runs are contiguous */
         r.left /= r.inner_count;
         r.span *= r.inner_count;
         r.inner_left = r.inner_count = 1;
     }
-    const bool repeats = t->count[outer] > 1; /* a dimension of one element has no step */
-    r.outer_step = repeats ? side->step[outer] - (long)r.inner_count * side->step[inner] : 0;
+    r.outer_step =
+        t->count[outer] > 1 ? side->step[outer] - (long)r.inner_count * r.inner_step : 0;
     r.each = (r.left + steps - 1) / max(steps, 1U);
     return r;
 }
@@ -417,6 +418,7 @@ INLINE struct tiling tiling_of(const struct partition *p)
     s.from.step[ROW] = s.reverse ? -(long)e->axis_in : (long)e->axis_in;
     s.to.step[ROW] = s.reverse ? -(long)e->axis_out : (long)e->axis_out;
     s.from.step[FAR] = s.from.step[NEAR] = s.to.step[FAR] = s.to.step[NEAR] = LONG_MAX;
+    s.weight[FAR] = s.weight[NEAR] = 0;
     ulong weight = 1;
     for (ulong d = e->dims; d > 0; d--) {
         __global const ulong *dim = entry_dim(e, d - 1);
