@@ -75,7 +75,8 @@ struct call {
     CURL *easy;        /* borrowed while an attempt runs */
     struct call_answer answer;
     char curl_message[CURL_ERROR_SIZE];
-    struct tally_error error; /* outcome of the current attempt, later of the call */
+    struct tally_error
+        error; /* outcome of the current attempt; after the last one, of the call */
     char url[];
 };
 

@@ -28,8 +28,8 @@ struct framed {
     char *text; /* owned: text of the request that the answer repeats; NULL: none */
 };
 
-/* A table for codec.plan_field(): a field and the dialect's name for it; "" matches all
- * others. */
+/* A row of a table for codec.plan_field(): a field and the dialect's name for it.
+ * framed_plan_field() returns "" for a field without a row. */
 struct framed_name {
     const char *field;
     const char *name;

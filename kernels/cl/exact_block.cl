@@ -123,7 +123,7 @@ INLINE void add_pairs(const elem_t *in, elem_t *out, uint count, const struct or
 #endif
 
 #if defined(WHOLES)
-/* Scan with sums that are multiples of 2^place, as integers. */
+/* Scan with 64-bit integers: the integer n stands for the sum n * 2^place. */
 INLINE void add_wholes(const elem_t *in, elem_t *out, uint count, const struct order o, int place,
                        whole_t *carry)
 {

@@ -43,7 +43,7 @@
 #else
 #define WINDOW 128
 #endif
-/* One tile in so many. */
+/* True for about one ticket in out_of; a hash of the ticket decides. */
 #define TEST_CHOOSES(ticket, out_of) (((ticket) * 2654435761u >> 16) % (out_of) == 0)
 #if LOOKBACK_TEST & TEST_FALLBACK
 #define LOOKS_MAX 0

@@ -30,8 +30,9 @@ constexpr int INDEX_MAX = INDEXED / 4; /* maximum count of numbers: the shortest
 
 /* Positions of points and commas, counted from the comma before the first number. */
 struct index {
-    /* An unused entry and that comma, then a point and a comma for each number; room for the
-     * marks of one block more, because a block's marks are written at once. */
+    /* marks[0] is unused, and marks[1] is the comma before the first number; each number has two
+     * marks, its point and its comma. The last BLOCK / 2 entries are spare, because the marks of a
+     * block are written together. */
     alignas(64) uint16_t marks[2 * INDEX_MAX + 2 + BLOCK / 2];
     char negative[INDEX_MAX + BLOCK]; /* -1: the number is negative */
     unsigned numbers;

@@ -74,7 +74,10 @@ def alone(caption, table):
 
 
 def together(tables, captions):
-    """The lines for the page. tables, captions: {maker: ...}; a caption names processor and run."""
+    """Return the lines of a section of the page: one table of all makers, or one below the other.
+
+    The keys of ``tables`` and ``captions`` are makers; a caption names the processor and the run.
+    """
     found = side_by_side(tables) if len(tables) > 1 else None
     if found is None:
         parts = [alone(captions[maker], table) for maker, table in tables.items()]

@@ -40,8 +40,8 @@ TARGETS = {
     + ["-Xclang", "-target-feature", "-Xclang", "+ptx80"]
     + ["-D__NV_CL_C_VERSION=120", "-Dasm=__asm__"],
 }
-# The compiler declares only the types of OpenCL C: a function that opencl_c.h lacks does not compile. Debug
-# information has only line numbers, which does not change the code.
+# A kernel that calls a function that opencl_c.h does not define fails to compile. Debug information has line numbers
+# only, so it does not change the code.
 FLAGS = "-x cl -cl-std=CL1.2 -O3 -S -Xclang -finclude-default-header -gline-directives-only".split()
 FLAGS += ["-fdebug-default-version=4"]  # ptxas cannot read a newer version of DWARF
 FLAGS += ["-Wall", "-Werror", "-Wno-unused-function", "-include", "tests/gpu/opencl_c.h"]

@@ -179,7 +179,8 @@ class Case:
         self.test = draw.choice((0, 1, 4, 5)) if family == "look-back" else 0
         self.partition = draw.choice((0, 1, 5000))  # bytes of a partition of a line, if it is cut
         if few_tiles:
-            # A line in place whose groups sum what others may have overwritten: fences decide.
+            # A line in place: work-groups sum blocks from input that other work-groups may have
+            # overwritten, so the sums are right only if the fences work.
             self.in_place, self.test = True, 1
         self.pieces, self.cut, self.few_tiles = [], None, few_tiles
         alone = few_tiles or draw.random() < (

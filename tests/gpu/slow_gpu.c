@@ -181,7 +181,8 @@ static struct command *command_begin(enum slow_gpu_engine engine, cl_command_que
     return command;
 }
 
-/* code: that of PoCL's command, whose event is command->done. event: the caller's; NULL: none. */
+/* code: result of PoCL's call that enqueued command->done. event: receives a reference to
+ * command->done; NULL: the caller wants no event. */
 static cl_int command_add(struct command *command, cl_int code, cl_command_queue queue,
                           cl_event *event)
 {

@@ -119,7 +119,7 @@ def test_a_client_above_its_byte_rate_is_refused_before_its_body(start_server):
         answer = wire.send(head(MIB, Content_Length=MIB)).answer()
         says = ["this client has sent", "1 MiB per second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
-    # seconds; the server has credited one second of the rate
+    # 32 MiB are 32 s at this rate, and a client may be one second ahead
     assert 1 < int(answer.headers["Retry-After"]) <= 31
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
     assert post(server, 16).status == 429  # the client is refused on a new connection, too

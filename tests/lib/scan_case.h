@@ -41,8 +41,8 @@ struct scan_case {
 bool scan_case_init(struct scan_case *c, const struct scan_desc *desc, bool special);
 void scan_case_deinit(struct scan_case *c);
 
-/* Open the first device that has the kernels of the options: Tally's own, or for GPU kernels
- * one that compiles kernels. */
+/* Open the first device that has the kernels of the options. GPU kernels need a device that
+ * compiles kernels; all others are on Tally's own device. */
 enum status scan_case_open(const struct scan_aids *options, struct scan_device **device,
                            struct error *err);
 /* scan_case_open() that fails the test and returns NULL if there is no such device. */

@@ -1,5 +1,5 @@
-/* Moves the clock of a process forward: LD_PRELOAD=libmove_clock.so, with a struct shared in
- * the file that MOVED_CLOCK names. Linux with glibc. */
+/* Moves the clock of a process forward: LD_PRELOAD=libmove_clock.so MOVED_CLOCK=FILE. The file
+ * contains a struct shared, which a test reads and writes. Linux with glibc. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>

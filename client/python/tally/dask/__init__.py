@@ -92,7 +92,7 @@ def cumsum(
             :meth:`tally.Client.cumsum`. Sums of integers as floats are accepted or refused by the
             type and the length of the axis, because the values are not known yet.
         offsets, groups: as for :meth:`tally.Client.cumsum`. The axis must be one chunk, because
-            every task has them. groups are keys in memory.
+            every task gets all offsets or groups. ``groups`` must be an array in memory.
         skipna: xarray's name for ``nan``: True is "zero", False is "propagate".
         urls: URLs of the Tally servers that every worker may use; a worker alternates between
             them. A worker whose TALLY_URL is one of them prefers this server. After a failure a
