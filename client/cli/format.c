@@ -133,8 +133,10 @@ int format_of_content(struct source *source, bool described, enum format *format
     const size_t first = strspn(start, " \t\r\n");
     const bool json = kind == CONTENT_JSON || start[first] == '[' || start[first] == '{';
     const size_t control = find_control(start, count);
+    const bool long_header =
+        count == CONTENT_GUESS_BYTES && !json && strpbrk(start, ",;\t|") != NULL;
     const bool text = (kind == CONTENT_UNKNOWN || kind == CONTENT_MARKED) && control == count &&
-                      strpbrk(start, "0123456789") != NULL;
+                      (long_header || strpbrk(start, "0123456789") != NULL);
     *format = kind == CONTENT_NPY           ? FORMAT_NPY
               : kind == CONTENT_CSV || text ? FORMAT_TEXT
                                             : FORMAT_JSON;

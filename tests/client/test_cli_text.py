@@ -15,6 +15,10 @@ from fractions import Fraction
 
 from test_cli import TALLY, URL, Directory, npy, npy_parts, tally
 
+# A line of names that is longer than the first bytes by which a format is guessed, and a row.
+NAMES = ",".join(40 * ["column_name"])
+ONES = ",".join(40 * ["1"])
+
 
 def int64s(*numbers):
     return struct.pack(f"<{len(numbers)}q", *numbers)
@@ -55,6 +59,8 @@ class Text(Directory):
             ("[[1,2],[3,4]]", "", "[[1,2],[4,6]]\n"),
             (' {"data":[1,2],"dtype":"int8"}', "", '{"dtype":"int8","shape":[2],"data":[1,3]}\n'),
             ("\ufeff1\n2\n", "", "1\n3\n"),
+            (f"{NAMES}\n{ONES}\n{ONES}\n", "", f"{NAMES}\n{ONES}\n{ONES.replace('1', '2')}\n"),
+            ("[" + 99 * "NaN," + "NaN]", "", "[" + 99 * '"NaN",' + '"NaN"]\n'),
         )
         for name in ("x.csv", "X.CSV"):
             source = self.path(name, b"1,5\n2,5\n")
