@@ -1,14 +1,15 @@
 #!/bin/sh
-# Writes two header fields of the console's answer. The build runs it:
+# Writes the page that tallyd sends as the console, and two header fields of this answer. The build runs it:
 #
-#   console.sh console.html build/console      writes build/console/csp and build/console/etag
+#   console.sh console.html build/console      writes page.html, csp and etag into build/console
 #
-# The policy contains the hashes of the page's only <style> and only <script>, so a browser applies
+# The page is console.html without the lines of the script that are only a comment. The policy contains the hashes of the page's only <style> and only <script>, so a browser applies
 # and runs nothing else. Each of the four tags is alone on its line. A browser hashes all text
 # between two tags, with the line break after the first tag. The ETag is a hash of the page.
 set -eu
 
-page=$1 to=$2
+to=$2 page=$2/page.html
+sed '/^ *\/\/ /d' "$1" >"$page"
 
 # Prints the hash of standard input in the form of CSP: base64 of the bytes, not of the digits.
 hash_source() { sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64 -w0; }

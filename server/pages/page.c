@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-EMBED(console_text, "server/pages/console.html");
-EMBED(console_etag, "build/console/etag"); /* console.sh writes this file and the next one */
+EMBED(console_text, "build/console/page.html"); /* console.sh writes these three files */
+EMBED(console_etag, "build/console/etag");
 EMBED(console_csp, "build/console/csp");
 
 void page_fixed(struct page *page, const char *text)
