@@ -1,12 +1,12 @@
-# The service in containers: docker build -t tally . (podman and buildah build it as well). The default image is
-# tallyd, tally and the libraries they need; the target `debian` is to build on, for a GPU's driver.
-# docs/image.md has sizes and start times; deploy/compose.yaml runs it locked down.
+# The service in containers: docker build -t tally . (or podman, or buildah). The default image has tallyd, tally and
+# the libraries that they need. The target `debian` is a base for images with the driver of a GPU. docs/image.md has
+# sizes and start times; deploy/compose.yaml runs the image with few rights.
 #
-# The base is named by its tag, which stands for another image every few weeks. tests/image/build.sh finds out for which
-# it stood, and passes name and digest: labels and the list of what the image is made of have both. By hand, or for the
-# same base again: --build-arg BASE=docker.io/library/debian:trixie-slim@sha256:... (docs/image.md).
+# The tag of the base refers to a new image every few weeks. tests/image/build.sh determines the digest of that
+# image, and passes name and digest; the labels and the list of components contain both. To build on the same
+# base again, pass its digest: --build-arg BASE=docker.io/library/debian:trixie-slim@sha256:... (docs/image.md).
 ARG BASE=docker.io/library/debian:trixie-slim
-# Of the labels; tests/image/build.sh sets the commit and its time.
+# Values of the labels; tests/image/build.sh sets the commit and its time.
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG CREATED=1970-01-01T00:00:00Z
@@ -19,7 +19,7 @@ COPY . .
 RUN make -j"$(nproc)" install DESTDIR=/installed && \
     strip /installed/usr/local/bin/* /installed/usr/local/lib/*.so*
 
-# What both images say of themselves.
+# Labels, settings and entry point of both images.
 FROM scratch AS service
 ARG BASE
 ARG VERSION
@@ -39,8 +39,8 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
     CMD ["/usr/local/bin/tally", "health", "--retries", "0", "--timeout", "4"]
 ENTRYPOINT ["/usr/local/bin/tallyd"]
 
-# The file system of the image, laid out where it was built: that system has all libraries that the programs need.
-# deploy/release.sh lays it out for both architectures elsewhere, and passes it in the place of this stage.
+# The file system of the image. It is created on top of the build stage, which has all libraries that the programs need.
+# deploy/release.sh creates it outside of this file, for both architectures, and replaces this stage by it.
 FROM build AS root
 ARG BASE
 ARG VERSION
@@ -58,6 +58,6 @@ RUN ldconfig
 FROM service AS debian
 COPY --from=system / /
 
-# No shell and nothing else to start. Nothing is written: the root may be read-only.
+# The image has no shell and no other programs. Nothing is written to its file system, so the root may be read-only.
 FROM service
 COPY --from=root /image /

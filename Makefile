@@ -30,7 +30,8 @@ OPT_fuzz    := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-
 OPT_tsan    := -O1 -g -fsanitize=thread -fno-omit-frame-pointer
 # Every function of server/ reports its calls and returns to tests/trips/log_calls.c.
 OPT_trips   := -O1 -g -finstrument-functions -finstrument-functions-exclude-file-list=.h,proto/,kernels/
-# The kernels under sanitizers (tests/sanitizers/kernels.sh), without the ICD loader, and with barriers.
+# Flags of the modes in which the kernels run under sanitizers (tests/sanitizers/kernels.sh). These modes have no ICD
+# loader, and support barriers.
 HOST_host-asan := -O1 -g -fsanitize=address,alignment,bounds,bool,signed-integer-overflow,integer-divide-by-zero \
                   -fno-sanitize-recover=all
 HOST_host-msan := -O1 -g -fsanitize=memory
@@ -101,7 +102,7 @@ $(BIN)/tallyd: $(call objs,server/main.c $(SERVER_SRC) $(KERNEL_SRC) $(PROTO_SRC
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
 
-# A build with the kernels for every level of processor, for other machines than this one.
+# A build that also runs on other machines: it has the kernels for every level of processor.
 .PHONY: all-levels
 all-levels: ## Build for every level of processor: also the library and the OpenCL driver
 	@$(MAKE) --no-print-directory LEVELS='$(ALL_LEVELS)' all client opencl
@@ -117,7 +118,7 @@ $(LIB)/OpenCL/vendors/tally.icd: $(LIB)/libtally_opencl.so
 	@mkdir -p $(@D)
 	echo "$(abspath $<)" >$@
 
-# The service with faults on demand (tests/lib/cl_fault.h): TALLY_TEST_CL_FAULT.
+# The service, in which TALLY_TEST_CL_FAULT causes faults of OpenCL calls (tests/lib/cl_fault.h).
 $(B)/tests/tallyd_faults: $(call objs,server/main.c $(SERVER_SRC) $(PROTO_SRC) kernels/embed.S tests/lib/cl_fault.c tests/lib/device_aids.c) $(TESTING_OBJ) $(AHEAD)
 	@mkdir -p $(@D)
 	$(CXX) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_server) $(LIBS_proto) $(LIBS_kernels)
@@ -149,7 +150,8 @@ $(B)/tests/unit/test_pages: LDFLAGS += -Wl,--wrap=queue_stats,--wrap=admission_s
 # The test simulates a resolver that hangs.
 $(B)/tests/unit/test_trace: LDFLAGS += -Wl,--wrap=getaddrinfo
 
-# Who unmaps a slab, and one that cannot grow; larger pages; pinned slabs without a GPU.
+# The test counts which thread unmaps a slab, and simulates slabs that cannot grow, larger pages, and pinned slabs
+# without a GPU.
 $(B)/tests/unit/test_memory: LDFLAGS += -Wl,--wrap=slab_destroy,--wrap=slab_extend,--wrap=sysconf,--wrap=madvise \
     -Wl,--wrap=slab_can_pin,--wrap=slab_create_pinned,--wrap=slab_is_pinned,--wrap=slab_pinned_bytes
 
@@ -182,7 +184,8 @@ $(B)/tests/kernels/%: $(B)/tests/kernels/%.o $(call objs,$(KTESTLIB_SRC) kernels
 # The test records fills instead of executing them.
 $(B)/tests/kernels/test_fill: LDFLAGS += -Wl,--wrap=clEnqueueFillBuffer
 
-# A driver of a GPU that is slow, refuses large fills and can be lost: PoCL's processor behind it (tests/gpu/slow_gpu.c).
+# A driver of a simulated GPU that is slow, refuses large fills and can be lost; PoCL's processor computes
+# (tests/gpu/slow_gpu.c).
 SLOW_GPU := $(B)/tests/slow_gpu/slow_gpu.icd
 $(B)/tests/libslow_gpu.so: tests/gpu/slow_gpu.c tests/gpu/slow_gpu.h
 	@mkdir -p $(@D)
@@ -193,7 +196,7 @@ $(SLOW_GPU): $(B)/tests/libslow_gpu.so
 $(B)/tests/kernels/test_transfers.o: DEFS += -DSLOW_GPU='"$(abspath $(B))/tests"'
 $(B)/tests/kernels/test_transfers: | $(SLOW_GPU)
 
-# The arithmetic of exact sums, by itself.
+# The arithmetic of exact sums, tested separately.
 $(B)/tests/kernels/exact.list: Makefile
 	@mkdir -p $(@D)
 	@for type in f16 bf16 f32 f64; do \
@@ -237,7 +240,7 @@ $(BIN)/kernel_bench: $(call objs,tests/bench/kernel_bench.c $(BENCH_SRC) tests/l
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
 $(B)/tests/bench/device_copy.o: tests/bench/copy.cl
-# The kernels, and the copy with which scans are compared.
+# The kernels, and the kernel that copies memory: the benchmark compares scans with it.
 $(B)/tests/bench/ahead.o: $(AHEAD) tests/bench/copy.cl
 	@mkdir -p $(@D)
 	@{ cat $(AHEAD_DIR)/list && printf 'copy\t\ttests/bench/copy.cl\tcopy_cpu,copy_cpu,pp8\n'; } >$(@:.o=.list)
@@ -247,8 +250,8 @@ $(BIN)/scan_turns: $(call objs,tests/bench/scan_turns.c tests/bench/bench_cases.
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LIBS_kernels)
 
-# The host side of launches on the GPU that tests/gpu/simulate.py interprets: without kernels compiled ahead, and without
-# what would need them.
+# The host code of launches, for the GPU that tests/gpu/simulate.py interprets. The program contains no kernels that
+# were compiled ahead, and no code that needs them.
 $(B)/tests/gpu/launches: tests/gpu/launches.c $(wildcard kernels/*.c kernels/*.h kernels/cl/*.cl) kernels/embed.S \
     tests/lib/cl_fault.c tests/lib/device_aids.c $(KERNEL_PROTO_SRC)
 	@mkdir -p $(@D)
@@ -347,12 +350,12 @@ $(OPENAPI)/openapi.json: $(OPENAPI)/list_routes $(OPENAPI)/make_openapi proto/op
 	$(OPENAPI)/make_openapi $(@D)/routes proto/openapi/service.json $(FRAGMENTS) >$@.new
 	@mv $@.new $@
 $(B)/server/http/routes.o: $(OPENAPI)/openapi.json
-# What the header of the console says: hashes of its style and script, and of all of it.
+# Values for the console's HTTP header: hashes of its style, of its script, and of the whole page.
 build/console/etag: server/pages/console.html server/pages/console.sh
 	@mkdir -p $(@D)
 	sh server/pages/console.sh $< $(@D)
 $(B)/server/pages/page.o: build/console/etag server/pages/console.html
-# tallyd(8), made by a program that runs on the machine that builds.
+# tallyd(8), generated by a program that runs on the build machine.
 MANUAL_SRC := server/base/make_manual.c server/base/config.c kernels/machine.c \
               $(addprefix proto/,byte_size.c digits.c status.c text.c)
 build/man/make_manual: $(MANUAL_SRC) server/base/config.h server/base/config_table.h server/base/tallyd.8 Makefile
@@ -395,7 +398,7 @@ $(LIB)/libtally.so: $(CLIENT_OBJ) client/tally.map
 	$(CC) $(OPT_$(MODE)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=client/tally.map -Wl,-z,relro,-z,now \
 	    $(LDFLAGS) -o $(@D)/$(SONAME) $(CLIENT_OBJ) $(LIBS_client)
 	ln -sf $(SONAME) $@
-# Of proto the command looks at its input with what the service looks at bodies with.
+# The command checks its input with the same code of proto as the service checks bodies.
 CLI_PROTO_SRC := $(CLIENT_PROTO_SRC) $(addprefix proto/,byte_size.c content_guess.c digits.c json/cells.c json/measure.c json/number_text.cc json/tensor.c json/writer.c npy_header.c parallel.c status.c)
 $(BIN)/tally: $(call objs,$(CLI_SRC) $(CLI_PROTO_SRC)) $(LIB)/libtally.a
 	@mkdir -p $(@D)
@@ -417,7 +420,7 @@ bench: ## Compare the speed with peers, which come from the Python package index
 	@VENV=build/mlserver-venv sh deploy/install-deps.sh mlserver
 	@$(MAKE) --no-print-directory bench-tools
 	@build/bench-venv/bin/python tests/bench/run.py $(ARGS)
-# Copies the results of the last run of each section from build/bench/ to the figures for this make of processor
+# Copies the results of the last run of each section from build/bench/ to the figures of this model of processor
 # (docs/plots/figures-*.json), and writes tables and plots of docs/performance.md from those files.
 # ARGS=--again does not copy results.
 .PHONY: bench-page
@@ -539,7 +542,7 @@ tsan: ## Run the tests with ThreadSanitizer
 asan tsan: deps-test
 	@sh tests/run.sh $@
 
-# Delays the server's threads at random, so that failures that a busy machine has once in a thousand runs become
+# Delays the server's threads at random: a failure that occurs once in a thousand runs on a busy machine becomes
 # frequent. Tests of speed are not run.
 .PHONY: stalls
 stalls: deps-test ## Run the integration tests while threads are delayed at random
@@ -598,7 +601,7 @@ release: deps-release ## Make all files of a release: source, packages, images; 
 release-test: deps-release deps-test ## Make the files of a release twice, compare and try them; as root
 	@sh tests/release/run.sh
 
-# Each target for people has its line behind two hashes in its rule.
+# The description of each target for users follows two hashes in its rule.
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/\1 \2/p' Makefile | LC_ALL=C sort | while read -r target text; do \
 	    printf '  make %-18s %s\n' "$$target" "$$text"; done

@@ -24,7 +24,7 @@ enum {
     SERVER_TEXT = 256,  /* a longer URL is cut in messages */
     TIMER_SLACK_MS = 5, /* largest difference between libcurl's clock and monotonic_ms() */
     RETRY_WHOLE =
-        1000, /* cost of a retry, in units of the budget; 1000 are earned per second */
+        1000, /* cost of a retry, in units of the budget, which earns 1000 units per second */
     RETRY_PER_CALL = RETRY_WHOLE / 10 /* earned by each call */
 };
 
@@ -35,7 +35,7 @@ int64_t monotonic_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Bytes of the request's head and body together. */
+/* Return the number of bytes of the request's head and body together. */
 static uint64_t send_bytes(const struct call *call)
 {
     return call->spec.head_bytes + call->spec.body_bytes;
@@ -418,7 +418,7 @@ static void timeout_error(struct call *call)
     }
 }
 
-/* Whether the environment names a proxy. libcurl does not report whether it used one. */
+/* Return whether the environment names a proxy. libcurl does not report whether it used one. */
 static bool proxy_is_named(void)
 {
     static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
@@ -453,7 +453,7 @@ static const char *connect_advice(const struct call *call, CURLcode code, const 
     }
 }
 
-/* Whether this process cannot open another file or socket. */
+/* Return whether this process cannot open another file or socket. */
 static bool descriptors_are_used_up(void)
 {
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -469,7 +469,7 @@ static void transport_error(struct call *call, CURLcode code)
     const struct tally *client = call->client;
     struct tally_error *err = &call->error;
     const char *words = call->curl_message;
-    if (words[0] == '\0' || strchr(words, '@') != NULL) { /* '@': may show a proxy's password */
+    if (words[0] == '\0' || strchr(words, '@') != NULL) { /* '@' may follow a password */
         words = curl_easy_strerror(code);
     }
     char reason[REASON_TEXT];
@@ -568,7 +568,7 @@ static int64_t backoff_ms(const struct call *call)
     return (int64_t)(random % ((uint64_t)limit + 1));
 }
 
-/* Whether the error, the options and the state of the call allow another attempt. */
+/* Return whether the error, the options and the state of the call allow another attempt. */
 static bool worth_a_retry(const struct call *call)
 {
     const struct tally_options *options = &call->client->options;

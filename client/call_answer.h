@@ -50,7 +50,8 @@ struct front {
 enum tally_status front_expect(struct front *front, uint64_t count, uint64_t *due,
                                struct tally_error *err);
 
-/* Whether the media type of a Content-Type value equals `type`; parameters do not count. */
+/* Return whether the media type of a Content-Type value equals `type`; parameters do not
+ * count. */
 bool media_type_is(const char *value, const char *type);
 
 /* Copy the string member `key` of an object, cut to `size` and with control characters

@@ -18,8 +18,8 @@ uint64_t carry_bytes_most(enum tally_dtype dtype, uint64_t lines);
 enum tally_status carry_check(const struct tally_carry *carry, enum tally_status status,
                               struct tally_error *err);
 
-/* Whether a checked carry belongs to the end of the tensor of a valid scan: equal type, flags,
- * number of lines and number of elements along the axis. */
+/* Return whether a checked carry belongs to the end of the tensor of a valid scan: equal type,
+ * flags, number of lines and number of elements along the axis. */
 bool carry_is_behind(const struct tally_carry *carry, const struct tally_scan *scan,
                      uint64_t lines);
 

@@ -62,7 +62,7 @@ static void append_float(char *path, double value)
     }
     (void)snprintf(text, sizeof text, "%.16e", value);
     const char *at = text;
-    const char *whole = at + (*at == '-') + 1; /* past the one digit before the point */
+    const char *whole = at + (*at == '-') + 1; /* behind the only digit before the point */
     text_append(path, PATH_TEXT, "%.*s.", (int)(whole - at), at);
     for (at = whole; *at < '0' || *at > '9';) { /* skip the decimal sign of the locale */
         at++;

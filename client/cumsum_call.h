@@ -29,7 +29,7 @@ struct cumsum_call {
     uint64_t carry_most; /* largest number of bytes of a carry in the answer */
     /* Submitted calls only: */
     struct call *call; /* owned */
-    void *offsets;     /* owned: the copy of scan->offsets that is sent; NULL: there are none */
+    void *offsets;     /* owned: the copy of scan->offsets that is sent; NULL: no offsets */
     struct tally_done done;
     TAILQ_ENTRY(cumsum_call) link; /* entry in the list of struct async; guarded by its lock */
 };

@@ -262,7 +262,7 @@ static enum tally_status dml_begin(void *context, const struct tally_answer *ans
     return front_expect(&call->answer_head, (uint64_t)answer->head_length, due, err);
 }
 
-/* Whether the answer's head describes a tensor with the type and sizes of the output. */
+/* Return whether the answer's head describes a tensor with the type and sizes of the output. */
 static bool head_matches(const struct dml_call *call)
 {
     static const char prefix[] = "DML_TENSOR_DATA_TYPE_";

@@ -65,7 +65,7 @@ void scan_output_sizes(const struct tally_scan *scan, int64_t sizes[TALLY_MAX_RA
 struct layout {
     const char *what; /* "input " or "output ", for messages */
     const int64_t *sizes;
-    const int64_t *strides; /* NULL: packed */
+    const int64_t *strides; /* NULL: contiguous */
     int32_t rank;
     enum tally_dtype dtype;
 };
@@ -243,7 +243,7 @@ static enum tally_status check_attributes(const struct tally_scan *scan,
 enum tally_status scan_read(const struct tally_scan *scan, struct tally_scan *full,
                             struct tally_error *err)
 {
-    /* struct_size of programs compiled with a tally.h that ended before this member. */
+    /* The struct_size of programs that were compiled with a tally.h without this member. */
     const size_t first_size = offsetof(struct tally_scan, has_output_dtype);
     memset(full, 0, sizeof *full);
     if (scan == NULL ||

@@ -47,8 +47,8 @@ uint64_t scan_lines(const struct tally_scan *scan);
 /* Refuse a scan with offsets, for totals and sums in parts. */
 enum tally_status scan_refuse_offsets(const struct tally_scan *scan, struct tally_error *err);
 
-/* Whether two byte ranges may be an input and an output: they begin at the same address, or are
- * disjoint. Sets *in_place to whether they overlap. */
+/* Return whether two byte ranges may be an input and an output: they must begin at the same
+ * address or be disjoint. Sets *in_place to whether they overlap. */
 bool ranges_allowed(const void *input, uint64_t input_bytes, const void *output,
                     uint64_t output_bytes, bool *in_place);
 

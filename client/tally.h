@@ -123,7 +123,7 @@ struct tally_scan {
     enum tally_dtype dtype;
     int32_t rank;                  /* 1..TALLY_MAX_RANK */
     const int64_t *sizes;          /* [rank], outermost first; 0 makes the tensor empty */
-    const int64_t *strides;        /* [rank] in elements, >= 0; NULL: packed, row-major */
+    const int64_t *strides;        /* [rank] in elements, >= 0; NULL: contiguous, row-major */
     const int64_t *output_strides; /* strides of the output; gaps are filled with zeros */
     int64_t axis;                  /* -rank..rank-1 */
     int32_t exclusive;             /* 1: output k does not include element k */
@@ -174,8 +174,9 @@ TALLY_API enum tally_status tally_scan_bytes(const struct tally_scan *scan,
 
 /* Sum `input` along scan->axis into `output`.
  * in    input   tally_scan_bytes() bytes, little-endian
- * out   output  the result: `input` itself (in place), with room for the larger of both,
- *               or a buffer that does not overlap `input`. Must not overlap scan->offsets
+ * out   output  the result: `input` itself (in place), with room for the larger of the two
+ *               tensors, or a buffer that does not overlap `input`. Must not overlap
+ *               scan->offsets
  * The call retries 429, 503 (respecting Retry-After) and lost connections, with exponential
  * back-off. After an in-place answer has begun to overwrite the input, a lost connection is not
  * retried: err->output_touched is 1, and the caller must fill the buffer again. Thread: any. */
@@ -201,11 +202,11 @@ tally_parts_open(struct tally *client, const struct tally_scan *scan, struct tal
 /* Sum the next `count` elements (0 or more) of each line.
  * in    input   the part: a tensor whose axis has `count` elements, as in tally_cumsum()
  * out   output  the sums of the part; may be `input` itself
- * scan->initial and scan->include_initial apply to the first part only: its output has count +
- * 1 elements of each line with include_initial, that of a later part `count`. Parts are given
- * in the order of summing: with scan->reverse the last part of the tensor is the first. Retries
- * are those of tally_cumsum(). A failed part has changed only the output buffer, and can be
- * given again. */
+ * scan->initial and scan->include_initial apply to the first part only: with include_initial
+ * the output of the first part has count + 1 elements of each line, that of a later part
+ * `count`. Parts are given in the order of summing: with scan->reverse the last part of the
+ * tensor is the first. Retries are those of tally_cumsum(). A failed part has changed only the
+ * output buffer, and can be given again. */
 TALLY_API enum tally_status tally_parts_next(struct tally_parts *parts, int64_t count,
                                              const void *input, void *output,
                                              struct tally_error *err);
@@ -284,7 +285,7 @@ enum {
 TALLY_API enum tally_status tally_health(struct tally *client, int *health,
                                          struct tally_error *err);
 
-/* Store the server's version, cut to `size` bytes with its terminator. */
+/* Store the server's version, cut to `size` bytes including the terminating NUL. */
 TALLY_API enum tally_status tally_server_version(struct tally *client, char *version,
                                                  size_t size, struct tally_error *err);
 

@@ -115,8 +115,8 @@ static struct line line_at(const unsigned char *carry, uint64_t i, const unsigne
     return (struct line){descriptor[0], descriptor[2], descriptor[3], words};
 }
 
-/* Whether a line is in the shortest form, the only form that docs/carry.md allows. `most`:
- * largest number of words for the type. */
+/* Return whether a line is in the shortest form, the only form that docs/carry.md allows.
+ * `most`: largest number of words for the type. */
 static bool line_is_shortest(const struct line *line, bool exclusive, size_t most)
 {
     const bool one_flag = line->flags == 0 || line->flags == EXACT_SUM_NAN ||
@@ -288,9 +288,9 @@ static void add_lines(const struct line *a, const struct line *b, struct line *s
     sum->count = add_words(a, b, &sum->low, words);
 }
 
-/* Add the lines of two carries of floats, and write the result behind the header at `to`; to
- * NULL: compute the size only. Returns the bytes of the result with its header; 0 if a line has
- * more words than its type allows. */
+/* Add the lines of two carries of floats, and write the result after the header at `to`; if
+ * `to` is NULL, only compute the size. Returns the bytes of the result with its header; 0 if a
+ * line has more words than its type allows. */
 static uint64_t add_floats(const unsigned char *a, const unsigned char *b, unsigned char *to)
 {
     const uint64_t lines = lines_of(a);

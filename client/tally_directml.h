@@ -96,7 +96,7 @@ typedef struct DML_BUFFER_TENSOR_DESC {
     DML_TENSOR_FLAGS Flags;
     UINT DimensionCount;
     const UINT *Sizes;                  /* [DimensionCount], none of them zero */
-    const UINT *Strides;                /* [DimensionCount] in elements, NULL: packed */
+    const UINT *Strides;                /* [DimensionCount] in elements, NULL: contiguous */
     UINT64 TotalTensorSizeInBytes;      /* at least the implied minimum, rounded up to 4 */
     UINT GuaranteedBaseOffsetAlignment; /* 0, or a power of two >= the element size */
 } DML_BUFFER_TENSOR_DESC;

@@ -12,7 +12,7 @@ enum {
     HEADER_MOST = 400 /* longest value of a header, in bytes */
 };
 
-/* Whether text can be in a request line or a header: printable ASCII, no character below
+/* Return whether text can be in a request line or a header: printable ASCII, no character below
  * `lowest`. */
 static bool is_clean(const char *text, char lowest)
 {

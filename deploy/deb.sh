@@ -1,12 +1,12 @@
 #!/bin/sh
-# Debian packages of a source archive, for the architecture of this system or another one:
+# Build the Debian packages of a source archive, for the architecture of this system or another one:
 #
-#   deploy/deb.sh ARCHIVE FOLDER [ARCHITECTURE]      FOLDER gets the packages, and is emptied first; ends with what
-#                                                    lintian says of them, and fails if it finds anything
+#   deploy/deb.sh ARCHIVE FOLDER [ARCHITECTURE]      FOLDER is emptied and gets the packages; then lintian checks
+#                                                    them, and the script fails if lintian reports anything
 #
-# The packaging is deploy/debian; its changelog is made here, of the version and of the time of the commit, which is
-# that of the files in the archive (dist.sh). The package of documents, which is for every architecture, is built with
-# those for the system's own.
+# The packaging is deploy/debian. Its changelog is generated from the version and the time of the commit, which is the
+# time of the files in the archive (dist.sh). The package of documents, which is for every architecture, is built
+# together with those for the architecture of this system.
 set -eu
 
 archive=$(realpath "$1") folder=$2 architecture=${3:-$(dpkg --print-architecture)}
@@ -32,6 +32,6 @@ dpkg-buildpackage --build="$build" --host-arch "$architecture" --no-sign >../bui
     exit 1
 }
 cd ..
-# They are not for an upload to Debian, so there is no request for them to close.
+# The packages are not for an upload to Debian, so there is no bug report for them to close.
 lintian --allow-root --fail-on error,warning --suppress-tags initial-upload-closes-no-bugs ./*.changes
 ls -l ./*.deb

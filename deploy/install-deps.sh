@@ -76,8 +76,8 @@ apt_get() {
 }
 apt_install() { apt_get install -y --no-install-recommends "$@"; }
 
-# Return whether a Python environment is usable. It is not if the version of Python changed, whose packages are in
-# another folder, or if the folder was moved: the first line of its programs contains their path.
+# Return whether a Python environment is usable. If the version of Python changed, its packages are in another folder.
+# If the environment was moved, the first line of its programs contains a wrong path.
 venv_is_whole() {
     "$1/bin/python" -c 'import pip' && read -r first <"$1/bin/pip" && first=${first#'#!'} && [ -x "${first%% *}" ]
 } 2>/dev/null

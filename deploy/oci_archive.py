@@ -1,14 +1,15 @@
-"""Pack an image as an OCI archive, the same bytes for the same image:
+"""Pack an image as an OCI archive; the same image gives the same bytes:
 
     deploy/oci_archive.py FOLDER NAME:TAG ARCHIVE
 
-FOLDER is what `buildah push --format v2s2 IMAGE dir:FOLDER` wrote. The archive is an OCI image layout
-(https://github.com/opencontainers/image-spec/blob/main/image-layout.md) that also has the file of
-`docker save`, so that `docker load`, `podman load` and `skopeo copy oci-archive:ARCHIVE` read it.
+`buildah push --format v2s2 IMAGE dir:FOLDER` writes FOLDER. The archive is an OCI image layout
+(https://github.com/opencontainers/image-spec/blob/main/image-layout.md) that also has the file
+of `docker save`, so that `docker load`, `podman load` and `skopeo copy oci-archive:ARCHIVE` can
+read it.
 
-buildah writes such archives, too, but with the time of the day, and without the health check, for
-which OCI has no field. Docker and podman read the check from the image's configuration all the same,
-where BuildKit puts it as well.
+buildah can write such archives, too, but they contain the time of day and lack the health check,
+for which OCI has no field. Docker and podman read the check from the image's configuration,
+where BuildKit also stores it.
 """
 
 import hashlib

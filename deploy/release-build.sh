@@ -1,17 +1,17 @@
 #!/bin/sh
-# The part of release.sh that builds, inside of the system that release.sh made for it:
+# The build step of release.sh, which runs it inside the system that it created:
 #
 #   deploy/release-build.sh ARCH REVISION     reads /build/source and the archive beside it, writes /build/files
 #
-# The Python package and Debian's package of documents are the same for every architecture; they are made with those for
-# the system's own.
+# The Python package and Debian's package of documents are the same for every architecture; they are built together
+# with the files for the architecture of this machine.
 set -eu
 umask 022
 
 architecture=$1 revision=$2
 cd /build/source
 version=$(sh deploy/version.sh)
-# The time of the commit: git gave it to each file of the archive.
+# The time of the commit, which git gave to each file of the archive.
 SOURCE_DATE_EPOCH=$(stat -c %Y Makefile)
 export SOURCE_DATE_EPOCH
 files=/build/files
@@ -31,8 +31,8 @@ if [ "$architecture" = "$(dpkg --print-architecture)" ]; then
     done
 fi
 
-# The image has the programs of the Debian packages. The Dockerfile says all but its files; no stage before the last two
-# is needed, as the file system of the last one is here.
+# The image contains the programs of the Debian packages, in a file system that is built here. The last two stages of
+# the Dockerfile define the labels, the settings and the entry point.
 for package in tallyd tally; do
     dpkg-deb -x "/build/deb/${package}_$version-1_$architecture.deb" /build/installed
 done

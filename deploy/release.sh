@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make all files of a release of this commit, the same bytes each time:
+# Make all files of a release of this commit; each run gives the same bytes:
 #
 #   deploy/release.sh [FOLDER]       FOLDER (build/release-files) gets them; needs root
 #
@@ -7,19 +7,19 @@
 #   tally_client-VERSION...                  the Python package, as a wheel and as a source archive
 #   *_ARCH.deb                               Debian packages (deb.sh), with those of debugging symbols
 #   tally-VERSION-image-ARCH.oci.tar         the container image, as an OCI archive
-#   tally-VERSION-image-ARCH.spdx.json       the list of what the image is made of
-#   tally-VERSION-built-with-ARCH.txt        the packages of the system that built these, with their versions
-#   tally-VERSION-changes.md                 what the changelog says of this version
-#   SHA256SUMS                               the SHA-256 of each
+#   tally-VERSION-image-ARCH.spdx.json       the list of the image's components
+#   tally-VERSION-built-with-ARCH.txt        the packages of the build system, with their versions
+#   tally-VERSION-changes.md                 the section of this version in the changelog
+#   SHA256SUMS                               the SHA-256 of each file
 #
-# ARCH is amd64 and arm64. Each is built in a system of its own, without a network: a Debian of the release that the
-# Dockerfile builds on. Both systems are of this machine's architecture; one of them has cross compilers and the other
-# architecture's libraries as well, and runs none of the programs that it builds. So the bytes depend on the commit and
-# on the packages of these systems, and on nothing else of this machine. The systems are kept in build/release-roots/
-# for the next run; for newer packages remove that folder.
+# ARCH is amd64 and arm64. Each architecture is built in a separate Debian system without a network, of the Debian
+# release on which the Dockerfile builds. Both systems have this machine's architecture; one of them also has cross
+# compilers and the libraries of the other architecture, and runs none of the programs that it builds. The bytes
+# therefore depend only on the commit and on the packages of these systems. The systems are kept in
+# build/release-roots/ for the next run; remove that folder to get newer packages.
 #
-# MIRROR and SECURITY_MIRROR: where Debian's packages come from (deb.debian.org). With those of snapshot.debian.org the
-# systems have the packages of another day.
+# MIRROR and SECURITY_MIRROR: sources of Debian's packages (deb.debian.org). With the mirrors of snapshot.debian.org
+# the systems have the packages of another day.
 set -eu
 umask 022
 
@@ -37,7 +37,7 @@ die() {
     exit 1
 }
 
-# changes: the section of this version in the changelog, without its heading.
+# changes: print the section of this version in the changelog, without its heading.
 changes() {
     awk -v heading="## $version " '
         index($0 " ", heading) == 1 { inside = 1; next }
@@ -45,8 +45,8 @@ changes() {
         inside && (NF || begun) { begun = 1; print }' CHANGELOG.md
 }
 
-# packages_for ARCH: what its system has besides what builds any package. Libraries are those of deploy/debian/control;
-# buildah packs the image, and does not start without netavark.
+# packages_for ARCH: print the packages of the build system in addition to those for building any package. The
+# libraries are those of deploy/debian/control; buildah packs the image, and does not start without netavark.
 packages_for() {
     echo "buildah netavark ca-certificates clang debhelper lintian opencl-headers python3"
     libraries=$(sed -n -E '/^Build-Depends:/,/^[S-Z]/s/^.* ([a-z0-9.+-]*-dev(:native)?),?$/\1/p' deploy/debian/control)
@@ -59,7 +59,7 @@ packages_for() {
     [ "$1" = "$native" ] || echo "crossbuild-essential-$1 libc6-dev:$1 libstdc++6:$1"
 }
 
-# make_system ARCH: build/release-roots/SUITE-ARCH, unless it is there and was made in the same way.
+# make_system ARCH: create build/release-roots/SUITE-ARCH, unless it exists and was created in the same way.
 make_system() {
     system=build/release-roots/$suite-$1
     set -- "$1" --variant=buildd --architectures="$native$([ "$1" = "$native" ] || echo ",$1")" \
@@ -77,7 +77,7 @@ deb $security $suite-security main"
     echo "$made" >"$system/made"
 }
 
-# build_in_system ARCH: what is of this architecture into build/release-roots/SUITE-ARCH/build/files.
+# build_in_system ARCH: build the files of this architecture in build/release-roots/SUITE-ARCH/build/files.
 build_in_system() {
     system=$(realpath "build/release-roots/$suite-$1")
     rm -rf --one-file-system "$system/build"
@@ -85,7 +85,7 @@ build_in_system() {
     tar -xzf "build/dist/tally-$version.tar.gz" -C "$system/build/source" --strip-components=1
     cp "build/dist/tally-$version.tar.gz" "$system/build/"
     cp -r build/release-tools/flit_core "$system/build/"
-    # A network of its own has nothing but a loopback interface, which is down.
+    # The network namespace has only a loopback interface, which is down.
     # shellcheck disable=SC2016  # the inner shell expands them
     unshare --mount --pid --fork --net -- sh -euc '
         mount --make-rprivate /
@@ -101,7 +101,7 @@ revision=$(git rev-parse HEAD)
 [ -n "$(changes)" ] || die "CHANGELOG.md has no section \"## $version - ...\", or an empty one"
 sh deploy/dist.sh
 
-# The Python package is built by its own build system, of the version that the tests use.
+# The Python package is built by its build system, in the version that the tests use.
 pin=$(grep '^flit_core==' tests/requirements.txt)
 if [ ! -e "build/release-tools/$pin" ]; then
     rm -rf build/release-tools

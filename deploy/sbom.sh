@@ -65,7 +65,7 @@ awk -v version="$version" -v created="$created" -v distribution="$distribution" 
         gsub(/"/, "\\\"", s)
         return "\"" s "\""
     }
-    # What a purl must not have in it as it is.
+    # Escape the characters that a purl must not contain.
     function escaped(s) {
         gsub(/%/, "%25", s)
         gsub(/\+/, "%2B", s)
@@ -76,7 +76,8 @@ awk -v version="$version" -v created="$created" -v distribution="$distribution" 
         gsub(/[^A-Za-z0-9.-]/, "-", s)
         return "SPDXRef-" s
     }
-    # GPL-2+ is GPL-2.0-or-later, and so on; what SPDX has no name for gets one that refers to the notice.
+    # Translate GPL-2+ to GPL-2.0-or-later, and so on; a licence without an SPDX name gets a name that refers to the
+    # notice.
     function license_id(name, package, parts, number) {
         if (tolower(name) in spdx)
             return spdx[tolower(name)]
@@ -96,7 +97,8 @@ awk -v version="$version" -v created="$created" -v distribution="$distribution" 
         }
         return number
     }
-    # "A or B and C" is the same in both; a comma is not, so that such a line is one licence by itself.
+    # "A or B and C" means the same in both formats; a comma does not, so a line with a comma becomes a single
+    # licence.
     function license_expression(words, package, count, i, names, out) {
         if (words ~ /,/)
             return license_id(words, package)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # The Makefile defines the version. This script updates the files that repeat it:
 #
-#   deploy/version.sh          prints it
-#   deploy/version.sh write    puts it where it is repeated
-#   deploy/version.sh check    fails where another one stands (make lint)
+#   deploy/version.sh          prints the version
+#   deploy/version.sh write    writes the version to these files
+#   deploy/version.sh check    fails if a file has another version (make lint)
 #   deploy/version.sh tag TAG  fails unless TAG is vVERSION, and the changelog has a section of that version and none of
 #                              unreleased changes
 set -eu

@@ -1,16 +1,16 @@
 /* Runs a batch of jobs in waves. A wave is a set of jobs that fit into the device's buffers
  * together. A job that does not fit alone is cut into boxes (split.h), and each box is a wave.
  *
- *   in host memory   no copies: the slab itself serves as a buffer during the wave, which is
- *                    launched and waited for
+ *   in host memory   no copies: the slab itself serves as the buffer of the wave; the host
+ *                    launches the wave and waits for it
  *   with transfers   inputs, and outputs that do not replace them, are packed into one device
- *                    buffer; a wave is uploaded, launched and downloaded, and nothing waits for it
- *                    before its buffer is needed again (transfer.h). A large job is cut into
- *                    slices, each a wave, so that the phases of its waves overlap
+ *                    buffer; a wave is uploaded, launched and downloaded, and the host
+ *                    waits for it only when its buffer is needed again (transfer.h). A
+ *                    large job is cut into slices, each a wave, so that the phases of its
+ *                    waves overlap
  *
  * A failed call ends the batch as DEVICE_ERROR or OUT_OF_MEMORY. Afterwards the device is idle,
- * and the report states whether an input may have been overwritten. Thread: that of the
- * device. */
+ * and the report states whether an input may have been overwritten. Thread: the device's. */
 #include "kernels/batch.h"
 
 #include "kernels/share.h"
@@ -27,7 +27,7 @@ enum {
 
 /* A job, or a box of a job, and the location of its cells on the host. */
 struct region {
-    struct scan_piece piece; /* without its offsets in the buffers of a wave */
+    struct scan_piece piece; /* offsets are not set: region_piece() */
     struct slab *in_slab;    /* borrowed */
     struct slab *out_slab;   /* borrowed; usually in_slab */
     uint64_t element_bytes;
@@ -70,8 +70,8 @@ static unsigned char *region_output(const struct region *region)
     return (unsigned char *)slab_data(region->out_slab) + region->out_byte;
 }
 
-/* Return the piece of a region. in_at, out_at: byte offsets in the buffers of the cells with
- * all indices 0. */
+/* Return the piece of a region in a wave. in_at, out_at: byte offset of the cell with all
+ * indices 0, in the wave's input and output buffer. */
 static struct scan_piece region_piece(const struct region *region, uint64_t in_at,
                                       uint64_t out_at)
 {
@@ -116,7 +116,8 @@ static bool same_slabs(const struct region *a, const struct region *b)
     return a->in_slab == b->in_slab && a->out_slab == b->out_slab;
 }
 
-/* Launch together all regions that use the same slab, or pair of slabs, as `first`. */
+/* Launch `first` together with all later regions that have the same input slab and the same
+ * output slab. */
 static enum status launch_together(struct batch *batch, const struct region *first,
                                    const struct region *regions, size_t count,
                                    struct error *err)
@@ -149,7 +150,7 @@ static enum status launch_slabs(struct batch *batch, const struct region *region
         while (!same_slabs(&regions[before], &regions[i])) {
             before++;
         }
-        if (before == i) { /* else launched together with regions[before] */
+        if (before == i) { /* else the launch of regions[before] has included it */
             TRY(launch_together(batch, &regions[i], regions, count, err));
         }
     }
@@ -258,7 +259,8 @@ static enum status run_with_transfers(struct batch *batch, struct region *region
 
 /* ---- waves ---- */
 
-/* True if the regions fit into one wave. A single region that does not fit is run in boxes. */
+/* Returns true if the regions fit into one wave. A single region that does not fit is run in
+ * boxes. */
 static bool wave_fits(const struct batch *batch, const struct region *regions, size_t count)
 {
     const uint64_t limit = batch->device->cl.alloc_limit;
@@ -277,7 +279,8 @@ static bool wave_fits(const struct batch *batch, const struct region *regions, s
     return fits;
 }
 
-/* Run regions that fit into one wave. With transfers nothing waits for the wave. */
+/* Run regions that fit into one wave. With transfers, the wave may still be in flight when the
+ * function returns. */
 static enum status wave_run(struct batch *batch, struct region *regions, size_t count,
                             struct error *err)
 {
@@ -309,8 +312,9 @@ static enum status waves_finish(struct batch *batch, enum status status, struct 
 
 /* ---- jobs in pieces ---- */
 
-/* Let batch->carry be a buffer of at least `bytes` bytes for the sums of lines, with a copy of `sums`,
- * which the caller keeps unchanged until the waves are finished. NULL: the content is undefined. */
+/* Set batch->carry to a buffer of at least `bytes` bytes for the sums of lines, and enqueue a
+ * copy of `sums` to it. The caller must not change `sums` until the waves are finished. sums
+ * NULL: the content of the buffer is undefined. */
 static enum status carry_begin(struct batch *batch, size_t bytes, const void *sums,
                                struct error *err)
 {
@@ -323,8 +327,8 @@ static enum status carry_begin(struct batch *batch, size_t bytes, const void *su
                                   bytes, sums, 0, NULL, NULL);
 }
 
-/* Run a part of a region: a slice or a box. line: number of its first line; done: elements of each line
- * before it. */
+/* Return a part of a region, a slice or a box, as a region. line: number of the first line of
+ * the part; done: number of elements of each line that earlier parts have scanned. */
 static struct region part_of(const struct region *whole, const struct scan_plan *plan,
                              bool carried, uint64_t line, uint64_t done)
 {
@@ -337,7 +341,9 @@ static struct region part_of(const struct region *whole, const struct scan_plan 
     return region;
 }
 
-/* Cut a region into slices of at most a stage, if that can be done. *steps: most steps of a slice. */
+/* Cut a region into slices that fit into the staging buffer (TRANSFER_STAGE_BYTES) and into one
+ * device buffer. *steps: maximum number of steps of a slice. Returns false if the region
+ * already fits or cannot be cut. */
 static bool cut_region(const struct batch *batch, const struct region *whole,
                        struct scan_slicing *slicing, uint64_t *steps)
 {
@@ -355,7 +361,8 @@ static bool cut_region(const struct batch *batch, const struct region *whole,
     }
     *steps = larger_of(room / (bytes / slicing->steps + 1), 1);
     const struct scan_slice slice = scan_slicing_take(slicing, 0, *steps, &first);
-    /* Slices with cells of others between theirs are run as boxes, for which the region is whole. */
+    /* If cells of other slices are between those of a slice, the region is run in boxes
+     * instead. */
     return slicing->steps > *steps && !slice.holes;
 }
 
@@ -369,7 +376,7 @@ static enum status run_boxes(struct batch *batch, const struct region *whole, st
     const uint64_t most = room / whole->element_bytes;
     const bool carried = batch->carry != NULL;
     unsigned char *in = (unsigned char *)slab_data(whole->in_slab) + whole->in_byte;
-    TRY(waves_finish(batch, STATUS_OK, err)); /* the report tells of all waves before */
+    TRY(waves_finish(batch, STATUS_OK, err)); /* the report then covers all earlier waves */
     bool intact = batch->report->inputs_intact;
     struct slab *packed = slab_create((size_t)room);
     struct scan_box box = {.line = 0};

@@ -1,5 +1,5 @@
-/* The state of an open device: device.c opens and closes the device, prepare.c and selftest.c build
- * and test its programs, and batch.c runs jobs on it. Thread: that of the device. */
+/* The state of an open device: device.c opens and closes the device, prepare.c and selftest.c
+ * build and test its programs, and batch.c runs jobs on it. Thread: the device's. */
 #ifndef TALLY_KERNELS_BATCH_H
 #define TALLY_KERNELS_BATCH_H
 
@@ -8,7 +8,7 @@
 
 struct scan_device {
     struct opencl cl;
-    struct share *share; /* owned reference; NULL: the context is this device's alone */
+    struct share *share; /* owned reference; NULL: the device has a context of its own */
     struct launcher launcher;
     struct transfer transfer;   /* unused if the device works in host memory */
     struct opencl_buffer carry; /* owned: sums of lines between slices and boxes */
@@ -17,8 +17,8 @@ struct scan_device {
     bool lookback_failed;       /* the trial of look-back has failed for at least one type */
 };
 
-/* scan_device_prepare() of a device whose context is its own, or for which share_prepare_begin() has
- * returned true. */
+/* Implementation of scan_device_prepare(): called for a device without a share, and for a
+ * device with a share after share_prepare_begin() has returned true. */
 MUST_CHECK enum status selftest_prepare(struct scan_device *device, enum dtype dtype,
                                         struct error *err);
 

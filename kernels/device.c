@@ -1,6 +1,6 @@
-/* Opening and closing of a device. opencl.c lists the devices, prepare.c builds and tests the kernels
- * of a device, and batch.c runs batches on it. The workers of a GPU share its context (share.h).
- * device.h lists the failures. Thread: that of the device. */
+/* Opening and closing of a device. opencl.c lists the devices, prepare.c builds and tests the
+ * kernels of a device, and batch.c runs batches on it. The workers of a GPU share its context
+ * (share.h). device.h lists the failures. Thread: the device's. */
 #include "kernels/batch.h"
 #include "kernels/share.h"
 

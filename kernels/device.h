@@ -1,7 +1,8 @@
-/* The OpenCL devices: list, open, prepare, run batches, close. This interface contains no OpenCL.
- * A GPU may be opened several times: each opened device has queues and buffers of its own, so that
- * their batches overlap. Thread: scan_devices_list() from any thread; an open device belongs to one
- * thread at a time; different devices run side by side. No function aborts the process. */
+/* The OpenCL devices: list, open, prepare, run batches, close. This interface contains no
+ * OpenCL. A GPU may be opened several times: each opened device has its own queues and buffers,
+ * so that their batches overlap. Thread: scan_devices_list() from any thread; an open device
+ * belongs to one thread at a time; different devices run in parallel. No function aborts the
+ * process. */
 #ifndef TALLY_KERNELS_DEVICE_H
 #define TALLY_KERNELS_DEVICE_H
 
@@ -63,7 +64,7 @@ MUST_CHECK enum status scan_device_prepare(struct scan_device *device, enum dtyp
                                            struct error *err);
 
 /* Measure a scan of a contiguous tensor of ordinary numbers: rows of at most 1024 elements,
- * `elements` in all. The device is prepared for the type.
+ * `elements` in all. The device must be prepared for the type.
  * out   *took_ns: time of scan_device_run(), the shortest of a few, transfers included; at least 1.
  *       Untouched on failure
  * err   DEVICE_ERROR; OUT_OF_MEMORY */
@@ -75,9 +76,9 @@ MUST_CHECK enum status scan_device_measure(struct scan_device *device, enum dtyp
  * have the same offset only if plan->in_place, else the ranges are disjoint. Output cells in
  * gaps are zeroed.
  *
- * Or a slice of a scan whose lines are cut along the axis (split.h): `carry` has the sums with
- * which the lines begin, and gets the sums after the lines, for the next slice, which may run
- * on another device. */
+ * A job may also be a slice of a scan whose lines are cut along the axis (split.h). `carry`
+ * then has the sums with which the lines begin, and receives the sums after the lines. The next
+ * slice begins with these sums, and may run on another device. */
 struct scan_job {
     const struct scan_plan *plan; /* borrowed; has elements */
     struct slab *slab;            /* borrowed */
@@ -89,8 +90,8 @@ struct scan_job {
     bool carry_out; /* write the sums after the lines to `carry` */
     bool totals;    /* only carry_out is needed: the output is undefined, and the input of
                      * floats is not changed */
-    bool holes;     /* plan->gaps is false, but the output has cells of other slices between the
-                     * cells of this job; they are not changed */
+    bool holes;     /* plan->gaps is false, but the output has cells of other slices between
+                     * the cells of this job, which are not changed */
     struct slab *out_slab; /* borrowed: slab of the output; NULL: `slab` */
 };
 

@@ -1,6 +1,6 @@
-/* Embeds the OpenCL C sources that devices compile in the binary, unchanged, with a table of name,
- * begin and end for program.c. Sources of vector kernels are not embedded: they are only compiled
- * ahead. */
+/* Embeds in the binary the OpenCL C sources that devices compile, unchanged, and a table with
+ * the name, begin and end of each source for program.c. Sources of vector kernels are not
+ * embedded: they are only compiled ahead. */
     .macro embed name, file
     .section .rodata
 1:  .asciz "\name"
@@ -18,7 +18,9 @@ program_sources:
     embed exact, "kernels/cl/exact.cl"
     embed table, "kernels/cl/table.cl"
     embed gpu_tile, "kernels/cl/gpu_tile.cl"
-    embed gpu_reduce, "kernels/cl/gpu_reduce.cl"
+    embed gpu_scan, "kernels/cl/gpu_scan.cl"
+    embed gpu_wide, "kernels/cl/gpu_wide.cl"
+    embed gpu_exact, "kernels/cl/gpu_exact.cl"
     embed gpu_lookback, "kernels/cl/gpu_lookback.cl"
     embed generic, "kernels/cl/generic.cl"
     embed exact_lines, "kernels/cl/exact_lines.cl"

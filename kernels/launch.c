@@ -1,12 +1,14 @@
 /* Chooses a kernel variant for each piece of a set, and launches each variant once for all of
  * its pieces. The kernels for GPUs process any number of pieces in one launch, and their
- * work-groups share lines. On a GPU a piece of floats runs by EXACT_LINES, and a piece of
- * integers by one of three variants:
+ * work-groups share lines. On a GPU a piece of integers runs by one of the first three variants,
+ * a piece of floats by one of the last two:
  *
- *   LOOKBACK  long contiguous lines in one pass (gpu_lookback.cl): one launch
- *   GPU       reduce, then scan (gpu_reduce.cl): the scan itself, after three launches for the
- *             sums of blocks, superblocks and lines if a line exceeds a tile or has a carry
- *   GENERIC   one work-item a line, for enough columns to fill the device
+ *   LOOKBACK     long contiguous lines in one pass (gpu_lookback.cl): one launch
+ *   GPU          reduce, then scan (gpu_scan.cl): the scan itself, after two launches for the sums
+ *                before tiles if a line exceeds a tile or has a carry
+ *   GENERIC      one work-item a line, for enough columns to fill the device
+ *   EXACT_GPU    reduce, then scan (gpu_exact.cl), and a launch for the lines that these leave
+ *   EXACT_LINES  as GENERIC
  *
  * A table has an entry for each piece, then a row for each dimension of the pieces, then the
  * totals of partitions (partition.cl). Failures: launcher.h. Thread: that of the
@@ -93,8 +95,8 @@ static enum status table_grow(struct launcher *launcher, size_t bytes, struct er
 
 void launcher_deinit(struct launcher *launcher)
 {
-    opencl_release(&launcher->blocks.mem);
-    opencl_release(&launcher->superblocks.mem);
+    opencl_release(&launcher->records.mem);
+    opencl_release(&launcher->left.mem);
     opencl_release(&launcher->lookback.mem);
     programs_deinit(&launcher->programs);
     launcher_drop_table(launcher);
@@ -144,26 +146,34 @@ struct launch_table {
     cl_uint entry_count;
     cl_ulong items;     /* work items of all pieces */
     cl_ulong totals_at; /* offset of the totals of partitions, in words; 0: no line is cut */
-    /* totals of the pieces with ENTRY_SPINE */
+    cl_ulong lines;
+    cl_ulong records; /* tiles of the pieces with ENTRY_SPINE */
+    cl_ulong reduces; /* work-groups of gpu_reduce for them */
+    cl_ulong spines;  /* likewise of gpu_spine */
+    /* look-back */
     cl_ulong blocks;
     cl_ulong superblocks;
-    cl_ulong lines;
 };
 
-/* Set the first work item, block, superblock and line of an entry to the counts in *table, and
- * add those of the entry to the counts. */
+/* Set the numbers of an entry's first work item, line and so on to the counts in *table, and add
+ * those of the entry to the counts. */
 static void number_entry(struct scan_entry *entry, uint64_t items, struct launch_table *table)
 {
     entry->first[BY_ITEM] = table->items;
-    entry->first[BY_SUPERBLOCK] = table->superblocks;
+    entry->first[BY_REDUCE] = table->reduces;
+    entry->first[BY_SPINE] = table->spines;
     entry->first[BY_LINE] = table->lines;
+    entry->record_at = table->records;
     entry->superblock_at = table->superblocks;
     entry->block_at = table->blocks;
     table->items += items;
+    table->lines += entry->lines;
+    table->blocks += entry->lines * entry->blocks;
+    table->superblocks += entry->lines * entry->superblocks;
     if ((entry->flags & ENTRY_SPINE) != 0) {
-        table->blocks += entry->lines * entry->blocks;
-        table->superblocks += entry->lines * entry->superblocks;
-        table->lines += entry->lines;
+        table->records += entry->lines * entry->tiles;
+        table->reduces += scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
+        table->spines += scan_ceil_div(entry->lines, LANES / entry->spine_lanes);
     }
 }
 
@@ -226,61 +236,58 @@ static enum status grow_scratch(const struct opencl *device, struct opencl_buffe
     return opencl_poison(device, scratch->mem, (size_t)scratch->bytes, err);
 }
 
-/* Enqueue the three launches that compute the sums before each tile: of blocks, superblocks,
- * lines. */
-static enum status enqueue_spines(struct launcher *launcher, const struct scan_set *set,
-                                  const cl_kernel *kernels, const struct launch_table *table,
-                                  uint32_t *launches, struct error *err)
-{
-    const struct opencl *device = launcher->device;
-    const struct scan_plan *plan = set->pieces[0].plan;
-    const size_t sum_bytes = scan_carry_bytes(plan->dtype);
-    TRY(grow_scratch(device, &launcher->blocks, sum_bytes * table->blocks, err));
-    TRY(grow_scratch(device, &launcher->superblocks, sum_bytes * table->superblocks, err));
-    const struct opencl_arg reduce[] = {
-        OPENCL_ARG(set->in), OPENCL_ARG(launcher->table.mem), OPENCL_ARG(table->entry_at),
-        OPENCL_ARG(table->entry_count), OPENCL_ARG(launcher->blocks.mem)};
-    const struct opencl_arg superblocks[] = {
-        OPENCL_ARG(launcher->table.mem),  OPENCL_ARG(table->entry_at),
-        OPENCL_ARG(table->entry_count),   OPENCL_ARG(table->superblocks),
-        OPENCL_ARG(launcher->blocks.mem), OPENCL_ARG(launcher->superblocks.mem)};
-    const struct opencl_arg lines[] = {
-        OPENCL_ARG(launcher->table.mem),       OPENCL_ARG(table->entry_at),
-        OPENCL_ARG(table->entry_count),        OPENCL_ARG(table->lines),
-        OPENCL_ARG(launcher->superblocks.mem), OPENCL_ARG(set->carry)};
-    const struct opencl_launch steps[] = {
-        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), table->items * LANES,
-         LANES},
-        {kernels[SCAN_KERNEL_GPU_SUPERBLOCKS], superblocks, ARRAY_COUNT(superblocks),
-         table->superblocks, LOCAL_SIZE_GPU},
-        {kernels[SCAN_KERNEL_GPU_LINES], lines, ARRAY_COUNT(lines), table->lines,
-         LOCAL_SIZE_GPU},
-    };
-    for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
-        TRY(opencl_enqueue(device, &steps[i], launches, err));
-    }
-    return STATUS_OK;
-}
-
+/* Enqueue the launches of gpu_scan.cl or gpu_exact.cl: if a piece needs sums from outside its tiles,
+ * the totals of tiles and the sums before them; then the scan; for floats also the lines that the
+ * scan leaves. */
 static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
                              const cl_kernel *kernels, const struct launch_table *table,
                              uint32_t *launches, struct error *err)
 {
-    if (table->lines > 0) {
-        TRY(enqueue_spines(launcher, set, kernels, table, launches, err));
+    const struct opencl *device = launcher->device;
+    const enum dtype dtype = set->pieces[0].plan->dtype;
+    const bool floats = dtype_is_float(dtype);
+    const uint64_t record_bytes = floats ? EXACT_RECORD_BYTES : scan_carry_bytes(dtype);
+    if (floats) {
+        TRY(grow_scratch(device, &launcher->left, table->lines, err));
     }
-    const struct opencl_arg args[] = {
-        OPENCL_ARG(set->in),
-        OPENCL_ARG(set->out),
-        OPENCL_ARG(launcher->table.mem),
-        OPENCL_ARG(table->entry_at),
-        OPENCL_ARG(table->entry_count),
-        OPENCL_ARG(launcher->blocks.mem),
-        OPENCL_ARG(launcher->superblocks.mem),
+    if (table->spines > 0) {
+        TRY(grow_scratch(device, &launcher->records, record_bytes * table->records, err));
+    }
+    cl_mem mem = launcher->table.mem;
+    const struct opencl_arg reduce[] = {
+        OPENCL_ARG(set->in), OPENCL_ARG(mem), OPENCL_ARG(table->entry_at),
+        OPENCL_ARG(table->entry_count), OPENCL_ARG(launcher->records.mem)};
+    const struct opencl_arg spine[] = {OPENCL_ARG(mem),
+                                       OPENCL_ARG(table->entry_at),
+                                       OPENCL_ARG(table->entry_count),
+                                       OPENCL_ARG(launcher->records.mem),
+                                       OPENCL_ARG(set->carry),
+                                       OPENCL_ARG(launcher->left.mem)};
+    const struct opencl_arg scan[] = {OPENCL_ARG(set->in),
+                                      OPENCL_ARG(set->out),
+                                      OPENCL_ARG(mem),
+                                      OPENCL_ARG(table->entry_at),
+                                      OPENCL_ARG(table->entry_count),
+                                      OPENCL_ARG(launcher->records.mem),
+                                      OPENCL_ARG(launcher->left.mem)};
+    const struct opencl_arg rest[] = {
+        OPENCL_ARG(set->in),      OPENCL_ARG(set->out),          OPENCL_ARG(set->carry),
+        OPENCL_ARG(mem),          OPENCL_ARG(table->entry_at),   OPENCL_ARG(table->entry_count),
+        OPENCL_ARG(table->lines), OPENCL_ARG(launcher->left.mem)};
+    const struct opencl_launch steps[] = {
+        {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), table->reduces * LANES,
+         LANES},
+        {kernels[SCAN_KERNEL_GPU_SPINE], spine, ARRAY_COUNT(spine), table->spines * LANES,
+         LANES},
+        {kernels[SCAN_KERNEL_GPU_SCAN], scan, ARRAY_COUNT(scan), table->items * LANES, LANES},
+        {kernels[SCAN_KERNEL_GPU_REST], rest, ARRAY_COUNT(rest), table->lines, LOCAL_SIZE_GPU},
     };
-    const struct opencl_launch launch = {kernels[SCAN_KERNEL_GPU_SCAN], args, ARRAY_COUNT(args),
-                                         table->items * LANES, LANES};
-    return opencl_enqueue(launcher->device, &launch, launches, err);
+    for (size_t i = 0; i < (floats ? ARRAY_COUNT(steps) : SCAN_KERNEL_GPU_REST); i++) {
+        if (steps[i].items > 0) {
+            TRY(opencl_enqueue(device, &steps[i], launches, err));
+        }
+    }
+    return STATUS_OK;
 }
 
 static enum status run_lookback(struct launcher *launcher, const struct scan_set *set,
@@ -337,7 +344,7 @@ static enum status run_variant(struct launcher *launcher, const struct scan_set 
     }
     TRY(programs_find(&launcher->programs, device, variant, type, &kernels, err));
     TRY(fill_table(launcher, &division, scan_variants[variant].divide, &table, err));
-    if (variant == SCAN_VARIANT_GPU) {
+    if (variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_EXACT_GPU) {
         return run_tiles(launcher, set, kernels, &table, launches, err);
     }
     if (variant == SCAN_VARIANT_LOOKBACK) {
@@ -372,9 +379,7 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
 {
     const struct opencl *device = launcher->device;
     const struct scan_plan *plan = piece->plan;
-    if (dtype_is_float(plan->dtype)) {
-        return SCAN_VARIANT_EXACT_LINES;
-    }
+    const bool floats = dtype_is_float(plan->dtype);
     const bool tried = launcher->looks_back[plan->dtype];
     const uint64_t lookback_from = device->lookback == SCAN_LOOKBACK_ON ? LANES * GROUP + 1
                                    : tried ? (uint64_t)LOOKBACK_FROM
@@ -384,7 +389,10 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
     const bool carries = piece->carry_in || piece->carry_out;
     /* A test that names a variant of the kernels for GPUs gets it for every piece. */
     if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
-        return SCAN_VARIANT_GENERIC;
+        return floats ? SCAN_VARIANT_EXACT_LINES : SCAN_VARIANT_GENERIC;
+    }
+    if (floats) {
+        return SCAN_VARIANT_EXACT_GPU;
     }
     return contiguous && plan->axis.size >= lookback_from && !carries ? SCAN_VARIANT_LOOKBACK
                                                                       : SCAN_VARIANT_GPU;

@@ -1,9 +1,10 @@
 /* Converts pieces of scans into kernel launches: chooses the kernels, fills their tables, sets
  * their arguments and enqueues them. The launcher works on buffers, not on slabs: the caller
- * (batch.c) places the tensors before and waits for the device after.
+ * (batch.c) copies the tensors to the buffers before a launch, and waits for the device after
+ * it.
  *
- * Failures: a launch fails as its OpenCL calls do (DEVICE_ERROR), or as OUT_OF_MEMORY; commands
- * that were enqueued before may still run. Thread: that of the device. */
+ * Failures: DEVICE_ERROR if an OpenCL call fails, or OUT_OF_MEMORY. Commands that were enqueued
+ * before the failure may still run. Thread: the device's. */
 #ifndef TALLY_KERNELS_LAUNCHER_H
 #define TALLY_KERNELS_LAUNCHER_H
 
@@ -27,12 +28,12 @@ struct launcher {
     const struct opencl *device; /* borrowed */
     struct programs programs;
     struct table table;
-    struct opencl_buffer blocks;      /* owned: sums of blocks (kernels for GPUs) */
-    struct opencl_buffer superblocks; /* owned: sums of superblocks (kernels for GPUs) */
-    struct opencl_buffer lookback;    /* owned: sums that the work-groups of a launch publish */
-    bool looks_back[DTYPE_COUNT];     /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
-    struct scan_entry *entries;       /* owned: entries of the table that is being filled */
-    size_t room;                      /* capacity of `entries` */
+    struct opencl_buffer records;  /* owned: sums of tiles (kernels for GPUs) */
+    struct opencl_buffer left;     /* owned: a byte of each line of floats (gpu_exact.cl) */
+    struct opencl_buffer lookback; /* owned: sums that the work-groups of a launch publish */
+    bool looks_back[DTYPE_COUNT];  /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
+    struct scan_entry *entries;    /* owned: entries of the table that is being filled */
+    size_t room;                   /* capacity of `entries` */
 };
 
 /* Free everything that the launcher owns. The device must be idle. */

@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In each function `root` is "", except in tests: a prefix of every path. */
+/* `root` is a prefix of every path that a function reads: "" in the product. */
 
-/* Returns the most memory that the process could have: that of the machine, or the least limit
- * of its control groups. */
+/* Returns the memory limit of the process: the machine's memory, or the least limit of its
+ * control groups. */
 uint64_t machine_memory_bytes(void);
 
 /* Returns the memory of the machine, without regard to limits. */
@@ -30,8 +30,8 @@ uint64_t machine_available_bytes(void);
 uint64_t machine_group_bytes_left(const char *root);
 
 /* Returns the number of cores that this process can keep busy, at least 1: the lesser of its
- * affinity and machine_quota_cores(). It is the default of --cpus, which all other code
- * uses. */
+ * affinity and machine_quota_cores(). The result is the default of --cpus; all other code uses
+ * the value of --cpus. */
 size_t machine_cores(void);
 
 /* Returns the least CPU quota of the control groups (v1 or v2) and their parents, in cores,
@@ -39,7 +39,7 @@ size_t machine_cores(void);
 size_t machine_quota_cores(const char *root);
 
 /* Read a whole number that is alone in a file (key: NULL), or follows `key` at the start of a
- * line. Returns false, and does not change *value, if there is none. */
+ * line. Returns false, and does not change *value, if the file has no such number. */
 bool machine_read_number(const char *path, const char *key, uint64_t *value);
 
 #endif

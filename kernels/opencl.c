@@ -16,9 +16,8 @@ enum {
     DEVICES_MAX = 256,       /* maximum number of usable devices on all platforms together */
     ALLOC_LIMIT_MIN = 16384, /* room for blocks of every type; OpenCL guarantees far more */
     BUFFER_GRAIN = 1 << 20,
-    FILL_MOST = 1 << 30, /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
-    GPU_BUFFERS =
-        16, /* a GPU has room for so many: three workers with three each, and scratch */
+    FILL_MOST = 1 << 30,  /* bytes of one fill: drivers of NVIDIA hang or fail on 2 GiB */
+    GPU_BUFFERS = 16,     /* buffers for which a GPU has room: 3 workers have 3 each */
     POLL_FIRST_NS = 5000, /* pause after the first look at an event; doubles each time */
     POLL_MOST_NS = 160000
 };
@@ -173,8 +172,8 @@ static void find_on_platform(cl_platform_id platform, struct found *found)
     }
 }
 
-/* Search Tally's own platform, then those that the ICD loader lists. The own platform is found
- * even if the loader has no list. */
+/* Search Tally's own platform, then those that the ICD loader lists. Tally's own platform
+ * is found even if the loader has no list. */
 static cl_int find_on_platforms(size_t room, struct found *found)
 {
     cl_platform_id own = NULL;
@@ -328,8 +327,8 @@ static cl_int poll_event(cl_event event)
     }
 }
 
-/* clFinish() by polling. A queue that takes no marker is one of a lost device, where clFinish() does
- * not wait. */
+/* clFinish() by polling. If the queue refuses the marker, the device is lost; clFinish() then
+ * returns without waiting. */
 static cl_int poll_queue(cl_command_queue queue)
 {
     cl_event end = NULL;

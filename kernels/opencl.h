@@ -1,8 +1,8 @@
 /* One OpenCL device: its description, its context and its in-order queue; and functions for
  * calls: errors, waits, buffers, arguments and launches of kernels.
  *
- * A driver of a GPU may wait in a loop that keeps a core busy (NVIDIA's does). So a GPU is never
- * waited for by a call of its driver: the state of an event is polled, with pauses.
+ * A driver of a GPU may wait in a loop that keeps a core busy (NVIDIA's does). Therefore Tally
+ * does not wait for a GPU in a call of its driver: it polls the state of an event, with pauses.
  *
  * A failed call becomes OUT_OF_MEMORY if the host or the device has no room for an object, else
  * DEVICE_ERROR, with the names of the call and of its code. Thread: listing from any thread; an
@@ -20,13 +20,13 @@ struct share;
 struct opencl {
     cl_device_id id;
     cl_context context;     /* owned reference */
-    cl_command_queue queue; /* owned; in order: launches and what belongs to them */
-    struct share *share;    /* borrowed: what the device shares with others; NULL: nothing */
+    cl_command_queue queue; /* owned; in order: launches and related commands */
+    struct share *share;    /* borrowed: state shared with other devices; NULL: none */
     struct scan_device_info info;
     uint64_t alloc_limit; /* most bytes of one buffer */
     enum scan_lookback lookback;
     bool polls;       /* wait by polling */
-    bool profiles;    /* queues tell when a command began and ended */
+    bool profiles;    /* queues record the begin and end of commands */
     bool gpu_kernels; /* use the kernels for GPUs */
     bool wide_index;  /* never use the kernels with 32-bit offsets */
 #if defined(TALLY_TESTING)
@@ -34,13 +34,13 @@ struct opencl {
 #endif
 };
 
-/* Describe device `number` of the list, and decide how it is used. err NO_DEVICE, UNSUPPORTED (a test
- * aid for which the device has no kernels) */
+/* Describe device `number` of the list, and decide how it is used. err NO_DEVICE; UNSUPPORTED
+ * if the device has no kernels for a test aid */
 MUST_CHECK enum status opencl_find(size_t number, enum scan_lookback lookback,
                                    struct opencl *device, struct error *err);
 
-/* Create the queue of a device that was found, in this context; NULL: in a context of its own.
- * err DEVICE_ERROR, OUT_OF_MEMORY; opencl_close() is due in either case */
+/* Create the queue of a device from opencl_find(), in `context`; NULL: in a new context.
+ * err DEVICE_ERROR, OUT_OF_MEMORY; the caller must call opencl_close() also after a failure */
 MUST_CHECK enum status opencl_start(struct opencl *device, cl_context context,
                                     struct error *err);
 void opencl_close(struct opencl *device);
@@ -55,15 +55,17 @@ MUST_CHECK enum status opencl_add_queue(const struct opencl *device, cl_command_
  * standard. */
 const char *opencl_error_name(cl_int code);
 
-/* Returns STATUS_OK for CL_SUCCESS; else sets err ("clFinish: CL_OUT_OF_RESOURCES (-5)"). */
+/* Returns STATUS_OK for CL_SUCCESS; otherwise sets err ("clFinish: CL_OUT_OF_RESOURCES
+ * (-5)"). */
 MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error *err);
 
-/* Call a function that returns its code; the value is its status. */
+/* Call an OpenCL function that returns an error code, and convert the code to an enum
+ * status. */
 #define CL_CALL(err, function, ...) \
     opencl_check(CL_FAULTY(function(__VA_ARGS__)), #function, err)
 
-/* Call a function that returns an object and whose last argument is the address of its code.
- * Sets `object`, NULL after a failure, and `status`. */
+/* Call an OpenCL function that returns an object and stores an error code through its last
+ * argument. Sets `object`, NULL after a failure, and `status`. */
 #define CL_MAKE(status, err, object, function, ...)               \
     do {                                                          \
         cl_int make_code = IN_TESTS(cl_fault_next(), CL_SUCCESS); \
@@ -74,11 +76,11 @@ MUST_CHECK enum status opencl_check(cl_int code, const char *call, struct error 
         (status) = opencl_check(make_code, #function, err);       \
     } while (0)
 
-/* Wait until a queue of the device is empty, also if the call fails. */
+/* Wait until a queue of the device is empty. The queue is empty even if the function fails. */
 MUST_CHECK enum status opencl_finish(const struct opencl *device, cl_command_queue queue,
                                      struct error *err);
 
-/* Wait until a command has ended; its queue was flushed. */
+/* Wait until a command has ended. The queue of the command must have been flushed. */
 MUST_CHECK enum status opencl_wait(const struct opencl *device, cl_event event,
                                    struct error *err);
 

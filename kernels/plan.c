@@ -143,12 +143,12 @@ int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RA
  * They do if there are index differences d[i], |d[i]| < size[i], not all zero, with sum d[i] *
  * stride[i] = 0. The question is hard in general, but not for layouts that occur:
  *
- *   - no two elements do if each stride is larger than the reach of all smaller dimensions; -
- *   some always do if there are more elements than addresses (pigeonhole principle); - two
- *   dimensions have a closed form; - more dimensions are searched, largest stride first. The
- *   smaller dimensions must cancel the
- *     sum of the larger ones, which leaves few choices. A search that takes too many steps ends
- *     as UNKNOWN. */
+ *   - If each stride is larger than the reach of all smaller dimensions, no two elements do.
+ *   - If there are more elements than addresses, some do (pigeonhole principle).
+ *   - For two dimensions there is a formula.
+ *   - More dimensions are searched, largest stride first. The smaller dimensions must cancel
+ *     the sum of the larger ones, which leaves few choices. A search that takes too many steps
+ *     ends as UNKNOWN. */
 
 enum scan_overlap {
     SCAN_OVERLAP_NONE,
@@ -222,7 +222,7 @@ static struct level level_enter(const struct search *s, size_t depth, int64_t of
     const int64_t low = first_above(-off - room, dim->out_stride);
     const int64_t high = -first_above(off - room, dim->out_stride);
     struct level level = {.last = high < most ? high : most, .off = off, .zero = zero};
-    if (!zero) { /* by symmetry the first difference that is not 0 may be positive */
+    if (!zero) { /* else only differences >= 0: the others are their mirror images */
         level.next = low > -most ? low : -most;
     }
     return level;

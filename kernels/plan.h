@@ -39,9 +39,9 @@ struct scan_plan {
     uint64_t out_elements; /* length of the output buffer in elements */
 };
 
-/* Most steps of the search for elements with the same address in one layout: a third of a
- * millisecond, because clients choose the layout and an HTTP thread searches. Ordinary layouts
- * take a few steps for each dimension. */
+/* Maximum number of steps of the search, in one layout, for two elements with the same address.
+ * These steps take a third of a millisecond: clients choose the layout, and an HTTP thread
+ * searches. Ordinary layouts take a few steps for each dimension. */
 enum {
     SCAN_OVERLAP_STEPS = 1 << 16
 };
@@ -85,10 +85,10 @@ void scan_plan_lines(const struct scan_plan *plan, struct scan_dim axis,
  * the output or the input. */
 uint64_t scan_plan_line_at(const struct scan_plan *plan, uint64_t line, bool output);
 
-/* Sort all dimensions of the output, the axis included, by stride, largest first. Returns their
- * number.
- * out   *nested: each stride is larger than the extent of all smaller dimensions together: then the
- *       order of cells is that of their indices, and all bytes between two elements are a gap */
+/* Sort all dimensions of the output, including the axis, by stride, largest first. Returns
+ * their number.
+ * out   *nested: each stride is larger than the extent of all smaller dimensions together; then the
+ *       cells are in the order of their indices, and all bytes between elements are gaps */
 int scan_plan_sorted(const struct scan_plan *plan, struct scan_dim dims[LIMIT_RANK + 1],
                      bool *nested);
 

@@ -1,12 +1,12 @@
-/* Preparing a device for an element type. Of the devices that share a context one builds the programs
- * of a type and tests them (selftest.c); the others wait, and take over what it has found. Failures:
- * device.h. Thread: that of the device. */
+/* Preparing a device for an element type. Among devices that share a context, one builds the
+ * programs of a type and tests them (selftest.c); the others wait for its results and use them.
+ * Failures: device.h. Thread: the device's. */
 #include "kernels/batch.h"
 #include "kernels/share.h"
 
 #include <string.h>
 
-/* Copy what the tests of other devices with the same share have found. */
+/* Copy the test results of other devices with the same share. */
 static void take_verdicts(struct scan_device *device, const struct verdicts *verdicts)
 {
     memcpy(device->launcher.looks_back, verdicts->looks_back, sizeof verdicts->looks_back);

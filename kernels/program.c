@@ -50,7 +50,8 @@ static enum dtype stored_as(enum dtype dtype)
 
 static bool is_for_gpus(enum scan_variant_id variant)
 {
-    return variant == SCAN_VARIANT_GPU || variant == SCAN_VARIANT_LOOKBACK;
+    return variant == SCAN_VARIANT_EXACT_GPU || variant == SCAN_VARIANT_GPU ||
+           variant == SCAN_VARIANT_LOOKBACK;
 }
 
 bool program_wide_only(const struct opencl *device)

@@ -10,10 +10,10 @@
 /* Indices of the kernels in the array of programs_find(). */
 enum {
     SCAN_KERNEL_GPU_REDUCE = 0,
-    SCAN_KERNEL_GPU_SUPERBLOCKS,
-    SCAN_KERNEL_GPU_LINES,
+    SCAN_KERNEL_GPU_SPINE,
     SCAN_KERNEL_GPU_SCAN,
-    SCAN_KERNEL_TOTALS = 1 /* of variants for exact sums; 0 is the scan */
+    SCAN_KERNEL_GPU_REST,  /* sums of floats */
+    SCAN_KERNEL_TOTALS = 1 /* variants for exact sums; index 0 is the scan */
 };
 
 enum scan_index {
@@ -22,7 +22,7 @@ enum scan_index {
     SCAN_INDEX_COUNT
 };
 
-/* The type of a program: that of the sums, and the width of offsets. */
+/* The type of a program: the element type of the sums, and the width of offsets. */
 struct scan_type {
     enum dtype dtype;
     enum scan_index index;

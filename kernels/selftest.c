@@ -1,12 +1,13 @@
-/* Preparing a device for an element type: its programs are built, then tested; and measuring it. A
- * device whose kernels see other bytes than the host wrote is tried with transfers before it is
- * given up; look-back is used if a trial of it was right and fast.
+/* Preparing a device for an element type (building and testing its programs), and measuring the
+ * device. If kernels and host do not see each other's writes, the device is tried with
+ * transfers before it is given up. Look-back is used if a trial of it gave correct results and
+ * was fast.
  *
- * Each line repeats 1, 2, -1, -2, so its sums repeat 1, 3, 2, 0: exact in every type, wrapping
- * included. There is one shape for each way of traversing memory, tested in all directions;
- * and for floats there are exact sums that rounded additions do not produce, computed at once
- * and with a carry. A wrong result is DEVICE_ERROR with the expected value. Thread: that of
- * the device. */
+ * Each line repeats 1, 2, -1, -2, so its sums repeat 1, 3, 2, 0: exact in every type, also with
+ * wrapping. There is one shape for each way of traversing memory, tested in all directions.
+ * Floats are also tested with exact sums that rounded additions do not produce, computed at
+ * once and with a carry. A wrong result is DEVICE_ERROR with the expected value. Thread: the
+ * device's. */
 #include "kernels/batch.h"
 #include "proto/exact_sum.h"
 #include "proto/macros.h"
@@ -45,12 +46,12 @@ static const struct shape shapes[] = {
 enum {
     SMALL_CELLS = 4096,
     MOST_CELLS = 70 * 41 * 67 * 2, /* both sides of the last shape */
-    TRIAL_LINE = 150000,           /* two superblocks and some */
-    TRIAL_ROOM = 3 * TRIAL_LINE,   /* of cells: it, its sums, and those of the first run */
-    TRIAL_RUNS = 50,               /* of that line, compared each time */
+    TRIAL_LINE = 150000,           /* slightly more than two superblocks */
+    TRIAL_ROOM = 3 * TRIAL_LINE,   /* cells: the line, its sums, and those of the first run */
+    TRIAL_RUNS = 50,               /* runs of that line; the sums of each are compared */
     TRIAL_TILE = 8192,             /* elements, about */
-    TRIAL_RESIDENT = 8,            /* work-groups of 256 that a compute unit holds */
-    TRIAL_CELLS = 1 << 24,         /* what is worth the time at the start */
+    TRIAL_RESIDENT = 8,            /* work-groups of 256 work-items that a compute unit runs */
+    TRIAL_CELLS = 1 << 24,         /* limit, so that the trial does not delay the start */
     TRIAL_SLOW_NS = 2000000000
 };
 _Static_assert(MOST_CELLS >= 70001, "a shape is larger");
@@ -291,7 +292,7 @@ static enum status run_selftest(struct scan_device *device, enum dtype dtype, bo
 
 /* ---- look-back ---- */
 
-/* A line of more tiles than a device runs at a time. */
+/* Return the length of a line with more tiles than a device runs at a time. */
 static uint64_t long_line(const struct scan_device *device)
 {
     const uint64_t units = scan_device_info(device)->compute_units;
@@ -299,7 +300,7 @@ static uint64_t long_line(const struct scan_device *device)
     return smaller_of(larger_of(cells, TRIAL_ROOM), TRIAL_CELLS);
 }
 
-/* The same line again and again: the same bits each time. *ns: what it took. */
+/* Scan the same line repeatedly; every run must give the same bits. *ns: time of all runs. */
 static enum status repeat_line(struct check *check, uint64_t *ns, struct error *err)
 {
     const struct shape line = {{1, TRIAL_LINE, 1}, {0}, {0}};
@@ -324,8 +325,9 @@ static enum status repeat_line(struct check *check, uint64_t *ns, struct error *
     return STATUS_OK;
 }
 
-/* The same line as usual, then with look-back: lines in every direction, the first one of more
- * tiles than run at a time, if `cells` are as many, and the same line again. */
+/* Time the same line without and with look-back. Test lines in every direction with look-back;
+ * if `cells` allows it, the first one has more tiles than the device runs at a time. Then
+ * repeat the same line. */
 static enum status run_trial(struct check *check, uint64_t cells, struct error *err)
 {
     struct launcher *launcher = &check->device->launcher;
@@ -348,8 +350,8 @@ static enum status run_trial(struct check *check, uint64_t cells, struct error *
     return STATUS_OK;
 }
 
-/* Long lines of the type are scanned in one pass if a trial on this device is right. One trial
- * that fails, of any type, ends look-back for all types. */
+/* Long lines of the type are scanned in one pass if a trial on this device gives correct
+ * results. A single failed trial, of any type, ends look-back for all types. */
 static void try_lookback(struct scan_device *device, enum dtype dtype)
 {
     char *note = device->cl.info.lookback;
@@ -392,7 +394,10 @@ static enum status build_programs(struct scan_device *device, enum dtype dtype,
 {
     struct launcher *launcher = &device->launcher;
     if (dtype_is_float(dtype)) {
-        return launcher_build(launcher, SCAN_VARIANT_EXACT_LINES, dtype, err);
+        TRY(launcher_build(launcher, SCAN_VARIANT_EXACT_LINES, dtype, err));
+        return program_suits(&device->cl, SCAN_VARIANT_EXACT_GPU)
+                   ? launcher_build(launcher, SCAN_VARIANT_EXACT_GPU, dtype, err)
+                   : STATUS_OK;
     }
     TRY(launcher_build(launcher, SCAN_VARIANT_GENERIC, dtype, err));
     if (program_suits(&device->cl, SCAN_VARIANT_GPU)) {
@@ -437,8 +442,8 @@ enum {
     MEASURED_ENOUGH = 1 << 27 /* nanoseconds of all runs after which no other begins */
 };
 
-/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal: a device does not notice,
- * and a copy takes less time. */
+/* Write rows of pseudo-random numbers from 0 to 2^20. All rows are equal, because a copy takes
+ * less time; the speed of a device does not depend on it. */
 static void fill_rows(const struct check *check, uint64_t elements)
 {
     const uint64_t row = smaller_of(elements, MEASURED_ROW);
@@ -465,7 +470,8 @@ static enum status time_run(struct check *check, const struct scan_plan *plan, u
     return STATUS_OK;
 }
 
-/* *took_ns: the shortest time, because a thread that gets no processor only adds to it. */
+/* *took_ns: the shortest time of the runs. A run in which the thread waits for a processor only
+ * takes longer. */
 static enum status measure_rows(struct check *check, uint64_t elements, uint64_t *took_ns,
                                 struct error *err)
 {

@@ -1,6 +1,6 @@
-/* The shares are a list, because a failed one lives on beside its successor until the last worker has
- * closed it. Its lock guards the references. No lock is held while an element type is prepared, which takes
- * up to a minute. */
+/* The shares are in a list, because a failed share exists beside its successor until the last
+ * worker has closed it. The list's lock guards the references. No lock is held while an element
+ * type is prepared, which takes up to a minute. */
 #include "kernels/share.h"
 
 #include "proto/macros.h"
@@ -16,7 +16,7 @@ enum {
 
 struct share {
     struct share *next;
-    size_t number; /* of the device in the list */
+    size_t number; /* number of the device in the list of devices */
     enum scan_lookback wanted;
 #if defined(TALLY_TESTING)
     struct scan_aids aids;
@@ -87,7 +87,7 @@ static enum status create_share(const struct opencl *device, size_t number, stru
     return STATUS_OK;
 }
 
-/* Can a device with these settings use the share? */
+/* Return whether a device with these settings can use the share. */
 static bool suits(const struct share *share, const struct opencl *device, size_t number)
 {
     return share->number == number && share->wanted == device->lookback &&
@@ -136,7 +136,7 @@ void share_close(struct share *share)
     }
     MUST(pthread_mutex_unlock(&list_lock));
     if (last) {
-        share_fail(share); /* counts it no more */
+        share_fail(share); /* removes the share from open_count */
         destroy_share(share);
     }
 }
@@ -153,12 +153,13 @@ void share_fail(struct share *share)
     }
 }
 
-/* ---- what is found out once ---- */
+/* ---- preparation, once per share ---- */
 
 bool share_prepare_begin(struct share *share, enum dtype dtype, struct verdicts *verdicts)
 {
     MUST(pthread_mutex_lock(&share->verdicts_lock));
-    /* Not while the next type is prepared: a call that waited for all types would miss its deadline. */
+    /* Return as soon as this type is tested: a call that waited until all types are tested
+     * would miss its deadline. */
     while (share->preparing && !share->verdicts.tested[dtype]) {
         MUST(pthread_cond_wait(&share->prepared, &share->verdicts_lock));
     }
@@ -214,7 +215,7 @@ bool share_can_pin(void)
     return atomic_load(&open_count) > 0;
 }
 
-/* Returns a share that has not failed, with a reference for the caller; NULL: there is none. */
+/* Returns a share that has not failed, with a reference for the caller; NULL if none exists. */
 static struct share *hold_any(void)
 {
     MUST(pthread_mutex_lock(&list_lock));

@@ -1,7 +1,6 @@
-/* Slabs are anonymous private mappings. A large one begins on a huge page, so that the system
- * can back it by huge pages: filling 256 MiB costs 65536 page faults otherwise. Pinned ones are
- * allocated by the driver of a GPU (share.h). Without memory there is no slab; nothing else can
- * fail. */
+/* Slabs are anonymous private mappings. A large slab begins on a huge page, so that the system
+ * can use huge pages: otherwise filling 256 MiB costs 65536 page faults. The driver of a GPU
+ * allocates pinned slabs (share.h). The only failure is lack of memory. */
 #include "kernels/slab.h"
 
 #include "kernels/share.h"
@@ -23,14 +22,14 @@ struct slab {
     struct pinned pinned; /* owned; `mem` NULL: the slab is not pinned */
 };
 
-static atomic_size_t pinned_bytes; /* of all slabs */
+static atomic_size_t pinned_bytes; /* bytes of all pinned slabs */
 
 size_t slab_page_bytes(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* `bytes` of zeroes, beginning on a multiple of `align`: both are whole pages. */
+/* Map `bytes` of zeros at a multiple of `align`; both are whole pages. */
 static unsigned char *map_aligned(size_t bytes, size_t align)
 {
     size_t room = 0;
@@ -53,7 +52,7 @@ static unsigned char *map_aligned(size_t bytes, size_t align)
     return base + before;
 }
 
-/* Whole pages for so many bytes, and how many those are. NULL without memory. */
+/* Map whole pages for `bytes`. *whole: their size. NULL without memory. */
 static unsigned char *map_pages(size_t bytes, size_t *whole)
 {
     const size_t page = slab_page_bytes();
@@ -64,7 +63,7 @@ static unsigned char *map_pages(size_t bytes, size_t *whole)
     const bool large = *whole >= 2 * (size_t)HUGE_PAGE;
     unsigned char *data = map_aligned(*whole, large ? HUGE_PAGE : page);
     if (data != NULL && large) {
-        (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: without it, smaller pages */
+        (void)madvise(data, *whole, MADV_HUGEPAGE); /* a hint: without it pages are smaller */
     }
     return data;
 }

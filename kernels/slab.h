@@ -1,9 +1,9 @@
 /* Device-visible host memory. A slab is page-aligned. Every open device can work in it (CPU,
- * integrated) or transfer from it (discrete), fastest if the slab is pinned. The body of a request is received in it, the scan
- * runs in it and the answer is sent from it. Its creation is a system call, and its first use
- * causes page faults: keep slabs and reuse them (server/memory/memory.c). Thread: a slab
- * belongs to one thread at a time, but devices may use disjoint ranges of one slab at the same
- * time. */
+ * integrated) or transfer from it (discrete; fastest if the slab is pinned). The body of a
+ * request is received in a slab, the scan runs in the slab, and the answer is sent from it. The
+ * creation of a slab is a system call, and its first use causes page faults: keep slabs and
+ * reuse them (server/memory/memory.c). Thread: a slab belongs to one thread at a time, but
+ * devices may use disjoint ranges of one slab at the same time. */
 #ifndef TALLY_KERNELS_SLAB_H
 #define TALLY_KERNELS_SLAB_H
 
@@ -30,13 +30,13 @@ struct slab *slab_create(size_t bytes);
  * pinned. */
 MUST_CHECK bool slab_extend(struct slab *slab, size_t bytes);
 
-/* Create a slab in pinned memory of the GPU that is open: the GPU transfers from it and to it without a
- * copy in between. The pages are allocated at once, so the call takes about as long as filling the slab.
- * Returns NULL if no GPU is open, or if its driver gives no such memory. */
+/* Create a slab in pinned memory of the open GPU, which transfers from it and to it without an
+ * intermediate copy. The pages are allocated at once, so the call takes about as long as
+ * filling the slab. Returns NULL if no GPU is open, or if its driver refuses such memory. */
 struct slab *slab_create_pinned(size_t bytes);
 bool slab_can_pin(void); /* true: a GPU is open */
 bool slab_is_pinned(const struct slab *slab);
-size_t slab_pinned_bytes(void); /* of all pinned slabs of the process */
+size_t slab_pinned_bytes(void); /* bytes of all pinned slabs of the process */
 
 /* Create a slab over borrowed memory: whole pages, which must outlive the slab. Returns NULL
  * without memory. */

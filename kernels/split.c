@@ -147,8 +147,8 @@ static uint64_t count_steps(const struct scan_plan *plan, int last)
 }
 
 /* Choose the last of the outermost dimensions that are cut together (-1: only the axis is
- * cut): as few dimensions as give small steps, but at most one if the tensor arrives, because
- * slices must then be contiguous in memory. */
+ * cut): as few dimensions as give small steps. At most one dimension is cut if the tensor is
+ * scanned while it arrives, because slices must then be contiguous in memory. */
 static int choose_last(const struct scan_plan *plan, bool arriving)
 {
     int last = has_outer(plan) ? 0 : -1;
@@ -278,9 +278,9 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
  * results. */
 
 enum {
-    NEAR = 8,      /* elements: a gap behind a longer step is zeroed with a call of its own */
+    NEAR = 8,      /* elements: a gap behind a longer step is zeroed with a separate call */
     AT_ONCE = 256, /* elements whose gaps stay in the first-level cache */
-    RUN_BYTES = 64 /* bytes that are zeroed in the time of finding one run */
+    RUN_BYTES = 64 /* bytes that can be zeroed in the time that finding one run takes */
 };
 
 /* The state of zeroing gaps in steps. */

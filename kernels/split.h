@@ -22,7 +22,7 @@
 #include "kernels/plan.h"
 #include "proto/parallel.h"
 
-/* A line is cut at a multiple of so many elements from its beginning, so that vectors stay
+/* A line is cut at a multiple of this many elements from its beginning, so that vectors stay
  * whole. */
 enum {
     SCAN_CUT = 256
@@ -47,7 +47,7 @@ MUST_CHECK bool scan_box_next(const struct scan_plan *plan, uint64_t most,
 void scan_box_copy(const struct scan_plan *plan, const struct scan_box *box, void *cells,
                    void *packed, bool output);
 
-/* Copy elements of so many bytes; to_step and from_step: distances between them, in
+/* Copy elements of `bytes` bytes each; to_step and from_step: distances between elements, in
  * elements. */
 void scan_copy_elements(void *to, uint64_t to_step, const void *from, uint64_t from_step,
                         uint64_t count, size_t bytes);
@@ -94,8 +94,8 @@ struct scan_slice scan_slicing_take(const struct scan_slicing *slicing, uint64_t
 
 /* ---- gaps ---- */
 
-/* Returns the least stride of a nested layout if it leaves gaps between elements; 0: there are
- * no such gaps, or the layout does not nest. */
+/* Returns the least stride of a nested layout if it leaves gaps between elements; 0 if there
+ * are no such gaps, or if the layout is not nested. */
 uint64_t scan_gaps_step(const struct scan_plan *plan);
 
 /* Zero the gaps of the output at `cells` before the scan, in steps. outer: skip the gaps of

@@ -31,10 +31,10 @@ struct scan_aids {
     bool poison;              /* fill scratch memory with garbage before its use */
     bool transfers;           /* transfer, although the device works in host memory */
     bool whole;               /* transfer large jobs whole, not in slices */
-    uint64_t partition_bytes; /* cut every line into partitions of about so many bytes */
+    uint64_t partition_bytes; /* cut every line into partitions of about this many bytes */
     uint64_t stream_bytes;    /* least bytes of outputs, not in place, that bypass the caches */
-    const char *variant;      /* use the variant of this kernel ("scan_rows") for every job,
-                               * else fail with UNSUPPORTED */
+    const char *variant;      /* use the variant of this kernel ("scan_rows") for every job;
+                               * fail with UNSUPPORTED if it cannot run the job */
     unsigned lookback_test;   /* SCAN_LOOKBACK_* bits */
     int lookback;             /* an enum scan_lookback */
 };
@@ -56,7 +56,7 @@ extern _Thread_local cl_int cl_fault_code;
 
 bool cl_fault_build(const char *options); /* true: a build must fail */
 bool cl_fault_selftest(void);             /* true: a self-test must find a wrong result */
-bool cl_fault_lookback(void);             /* true: a trial of look-back must find one */
+bool cl_fault_lookback(void);             /* true: a trial of look-back must find it wrong */
 void cl_fault_hang(void);                 /* called after each wait for the device; may hang */
 void cl_fault_reread(void);               /* called before each open and each run of a device */
 

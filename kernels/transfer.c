@@ -1,15 +1,16 @@
-/* Spans that are not pinned are copied window by window of the device buffer, each as large as a stage:
+/* Spans that are not pinned are copied through windows of the device buffer; a window is as
+ * large as a stage:
  *
  *     spans    [a----]   [b--------------------]  [c]        host, anywhere
  *     buffer   [a----....b-----------][---------..c]         dots: bytes of no span
  *     windows  [        one          ][     two    ]         copied by one command each
  *
- * What lies between the spans of a window is copied along and never used. A wave of one window uses the
- * stage of its slot, and the host goes on at once. A larger wave uses all stages in turn, and the host
- * waits for it: then no other wave is in flight.
+ * The bytes between the spans of a window are copied as well, but never used. A wave with a
+ * single window uses the stage of its slot, and the host continues immediately. A larger wave
+ * uses all stages alternately, and the host waits for it; no other wave is in flight meanwhile.
  *
- * Possible failures: those of the driver's calls. After a lost device every call fails, and the waits of
- * transfer_abandon() end. */
+ * Possible failures: those of the driver's calls. After a lost device every call fails, and the
+ * waits of transfer_abandon() end. */
 #include "kernels/transfer.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include <time.h>
 
 enum {
-    DIRECT_BYTES = 64 << 10 /* mean size of spans from which a command each is worth its time */
+    DIRECT_BYTES = 64 << 10 /* mean size above which one command per span is faster */
 };
 
 static uint64_t now_ns(void)
@@ -144,7 +145,8 @@ struct copy {
     bool up;
 };
 
-/* Enqueue a copy. after: what it waits for; NULL: nothing but its queue. */
+/* Enqueue a copy. after: an event that the copy waits for; NULL: it waits only for its
+ * queue. */
 static enum status enqueue_copy(const struct transfer *transfer, const struct copy *copy,
                                 cl_event after, cl_event *event, struct error *err)
 {
@@ -170,8 +172,8 @@ static enum status stage_wait(const struct transfer *transfer, struct transfer_s
     return status;
 }
 
-/* Copy spans through all stages, and wait. Downwards a window is handed out when its stage is needed
- * again, while the next windows are in flight. */
+/* Copy spans through all stages, and wait. In a download the host copies a window out of its
+ * stage when the stage is needed again, while the next windows are in flight. */
 static enum status move_windows(struct transfer *transfer, cl_mem mem,
                                 const struct transfer_span *spans, size_t count, bool up,
                                 struct error *err)
@@ -201,8 +203,8 @@ static enum status move_windows(struct transfer *transfer, cl_mem mem,
 
 /* ---- copies by the device ---- */
 
-/* True if the device copies each span by a command of its own: all spans are pinned, and not too
- * small. */
+/* Returns true if the device copies each span by a separate command: all spans are pinned and
+ * large enough. */
 static bool is_direct(const struct transfer_span *spans, size_t count)
 {
     uint64_t bytes = 0;
@@ -228,7 +230,7 @@ static enum status copy_direct(const struct transfer *transfer, struct transfer_
     return STATUS_OK;
 }
 
-/* Copy spans that fit the stage of the slot, between that and the buffer. */
+/* Copy spans that fit into the slot's stage, between the stage and the buffer. */
 static enum status copy_staged(const struct transfer *transfer, struct transfer_slot *slot,
                                const struct transfer_span *spans, size_t count, bool up,
                                struct error *err)
@@ -239,7 +241,7 @@ static enum status copy_staged(const struct transfer *transfer, struct transfer_
                         up ? &slot->upload.first : &slot->download.first, err);
 }
 
-/* The last command of a phase. */
+/* Return the last command of a phase. */
 static cl_event phase_end(const struct transfer_phase *phase)
 {
     return phase->last != NULL ? phase->last : phase->first;
@@ -247,7 +249,7 @@ static cl_event phase_end(const struct transfer_phase *phase)
 
 /* ---- the end of a wave ---- */
 
-/* Returns a time of a command on the device's clock; 0: the driver does not tell. */
+/* Returns a time of a command on the device's clock; 0 if the driver does not record it. */
 static uint64_t event_ns(cl_event event, cl_profiling_info what)
 {
     cl_ulong ns = 0;
@@ -279,7 +281,7 @@ static void report_wave(struct transfer *transfer, const struct transfer_slot *s
     transfer->scanned_ns = scanned;
 }
 
-/* Wait until the wave in the slot is downloaded, and hand its bytes out. */
+/* Wait until the wave in the slot is downloaded, and copy its bytes to their destination. */
 static enum status slot_finish(struct transfer *transfer, struct transfer_slot *slot,
                                struct scan_report *report, struct error *err)
 {
@@ -304,7 +306,7 @@ static enum status slot_finish(struct transfer *transfer, struct transfer_slot *
     return STATUS_OK;
 }
 
-/* Finish the waves of all slots but one, in their order. */
+/* Finish the waves of all other slots, in order. */
 static enum status finish_others(struct transfer *transfer, const struct transfer_slot *slot,
                                  struct scan_report *report, struct error *err)
 {
@@ -414,8 +416,8 @@ void transfer_abandon(struct transfer *transfer, struct scan_report *report)
     for (size_t i = 0; i < TRANSFER_SLOTS; i++) {
         struct transfer_slot *slot = &transfer->slots[i];
         cl_int state = CL_COMPLETE;
-        /* A stage keeps what the host has not handed out. Without a stage, a download began unless the
-         * scan before it has failed. */
+        /* If the output is in a stage that the host has not copied, the input is intact.
+         * Without a stage, the download has begun unless the scan before it failed. */
         if (slot->overwrites && slot->staged == NULL && slot->download.first != NULL &&
             (clGetEventInfo(slot->scan.first, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
                             &state, NULL) != CL_SUCCESS ||

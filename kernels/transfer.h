@@ -1,7 +1,7 @@
-/* Transfers of tensors to and from a device with memory of its own. The device has a queue for each
- * direction beside the queue of launches, and some slots. A slot holds one wave (batch.c): a device
- * buffer, which is kept for reuse, and the events of its three phases. So one wave is uploaded while
- * another one is scanned and a third one is downloaded:
+/* Transfers of tensors to and from a device with memory of its own. The device has a queue for
+ * each direction, a queue of launches, and some slots. A slot holds one wave (batch.c): a
+ * device buffer, which is kept for reuse, and the events of its three phases. So one wave is
+ * uploaded while another one is scanned and a third one is downloaded:
  *
  *     upload     | wave 1 | wave 2 | wave 3 | wave 4 |                waits for the slot's last download
  *     launches            | wave 1 | wave 2 | wave 3 | wave 4 |       waits for the wave's upload
@@ -12,7 +12,7 @@
  * tensors the host copies the bytes through a pinned staging buffer; each slot has one.
  *
  * Possible failures: DEVICE_ERROR, OUT_OF_MEMORY. After a failure the caller must call
- * transfer_abandon(). Thread: that of the device. */
+ * transfer_abandon(). Thread: the device's. */
 #ifndef TALLY_KERNELS_TRANSFER_H
 #define TALLY_KERNELS_TRANSFER_H
 

@@ -486,57 +486,78 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
 
 /* ---- work-groups of GPUs ---- */
 
-/* Set the members of the entry that depend on the tiles. Returns the work-groups of the piece. */
-static uint64_t settle_tiles(const struct scan_piece *piece, struct scan_entry *entry)
+enum {
+    SECTOR_BYTES = 32, /* what the memory of a GPU moves at least */
+    SPINE_TILES = 16 /* tiles of a line that a lane of gpu_spine adds up, if there are lanes */
+};
+
+/* Return the lines side by side in a tile if the elements of a line are not contiguous: enough for
+ * a sector, and at most what the layout has. */
+static uint64_t lines_beside(const struct scan_piece *piece)
 {
-    const int block = BLOCK;
-    entry->blocks = scan_ceil_div(entry->length, (uint64_t)block);
-    entry->superblocks = scan_ceil_div(entry->blocks, BLOCKS_PER_SUPERBLOCK);
-    if (entry->tiles > 1 || piece->carry_in || piece->carry_out) {
-        entry->flags |= ENTRY_SPINE;
+    const struct scan_plan *plan = piece->plan;
+    const bool across = plan->axis.in_stride != 1 && plan->dims > 0;
+    const uint64_t inner = across ? plan->dim[plan->dims - 1].size : 1;
+    const uint64_t most = larger_of(SECTOR_BYTES / element_bytes(piece), 8);
+    uint64_t beside = 1;
+    while (beside < most && beside * 2 <= inner) {
+        beside *= 2;
     }
-    return scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
+    return beside;
 }
 
-/* Deal the lanes: neighbours along the line where it is contiguous, across lines where not. */
+/* Return whether the lines follow each other without gaps and fill whole groups. */
+static bool are_packed_groups(const struct scan_plan *plan)
+{
+    return scan_dim_is_unit(&plan->axis) && plan->dims == 1 && plan->axis.size % GROUP == 0 &&
+           plan->dim[0].in_stride == plan->axis.size &&
+           plan->dim[0].out_stride == plan->axis.size;
+}
+
+/* Return the lanes of gpu_spine for a line: a power of 4 that divides LANES. */
+static uint64_t spine_lanes(uint64_t tiles)
+{
+    uint64_t lanes = 1;
+    while (lanes < LANES && tiles > lanes * SPINE_TILES) {
+        lanes *= 4;
+    }
+    return lanes;
+}
+
+/* Divide into tiles of whole lines, as many as there is room for, or of parts of some lines. */
 static uint64_t divide_gpu(const struct scan_piece *piece, const struct scan_division *division,
                            struct scan_entry *entry)
 {
     const struct scan_plan *plan = piece->plan;
+    const uint64_t groups = scan_ceil_div(plan->axis.size, GROUP);
+    const uint64_t beside = lines_beside(piece);
+    const bool whole = groups <= LANES / beside;
     (void)division;
-    uint64_t groups = scan_ceil_div(plan->axis.size, GROUP);
-    bool along = plan->axis.in_stride == 1;
-    uint64_t beside = 1; /* lines side by side in a tile that does not hold whole lines */
-    if (!along && plan->dims > 0) {
-        uint64_t inner = plan->dim[plan->dims - 1].size;
-        while (beside < LANES / GROUPS_PER_BLOCK && beside * 2 <= inner) {
-            beside *= 2;
-        }
-    }
-    if (groups <= LANES / beside) { /* whole lines, as many as fit */
-        entry->tile_groups = groups;
-        entry->tile_lines = LANES / groups;
-    } else {
-        entry->tile_groups = LANES / beside;
-        entry->tile_lines = beside;
-    }
-    entry->tiles = scan_ceil_div(groups, entry->tile_groups);
-    entry->line_divisor = along ? entry->tile_groups : 1;
-    entry->group_divisor = along ? 1 : entry->tile_lines;
-    return settle_tiles(piece, entry);
+    entry->tile_lines = whole ? LANES / groups : beside;
+    entry->tile_width = whole ? plan->axis.size : LANES / beside * GROUP;
+    entry->tiles = scan_ceil_div(plan->axis.size, entry->tile_width);
+    entry->spine_lanes = spine_lanes(entry->tiles);
+    entry->flags |= entry->tiles > 1 || piece->carry_in || piece->carry_out ? ENTRY_SPINE : 0;
+    entry->flags |= whole && are_packed_groups(plan) ? ENTRY_PACKED : 0;
+    /* gpu_scan writes outputs; totals without outputs are those of gpu_spine. */
+    return (entry->flags & ENTRY_TOTALS) != 0
+               ? 0
+               : scan_ceil_div(entry->lines, entry->tile_lines) * entry->tiles;
 }
 
-/* Tiles of one contiguous line each, as gpu_lookback.cl has them. */
+/* Divide into tiles of one contiguous line each, as gpu_lookback.cl has them. */
 static uint64_t divide_lookback(const struct scan_piece *piece,
                                 const struct scan_division *division, struct scan_entry *entry)
 {
-    const size_t lane_groups = LANE_GROUPS(dtype_info(piece->plan->dtype)->bytes);
+    const size_t lane_groups = LANE_GROUPS(element_bytes(piece));
+    const int block = BLOCK;
     (void)division;
-    entry->tile_groups = lane_groups * LANES;
     entry->tile_lines = 1;
-    entry->tiles = scan_ceil_div(scan_ceil_div(entry->length, GROUP), entry->tile_groups);
-    entry->flags |= ENTRY_SPINE;
-    return settle_tiles(piece, entry);
+    entry->tile_width = lane_groups * LANES * GROUP;
+    entry->tiles = scan_ceil_div(entry->length, entry->tile_width);
+    entry->blocks = scan_ceil_div(entry->length, (uint64_t)block);
+    entry->superblocks = scan_ceil_div(entry->blocks, BLOCKS_PER_SUPERBLOCK);
+    return entry->lines * entry->tiles;
 }
 
 /* ---- the table ---- */
@@ -549,6 +570,9 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
      *                           can, prefer, work items */
     [SCAN_VARIANT_EXACT_LINES] = {EXACT("exact_lines"), {"scan_exact"}, NULL,
                                  any_layout, any_layout, divide_generic, true},
+    [SCAN_VARIANT_EXACT_GPU]   = {{"table", "exact_lines", "gpu_wide", "gpu_tile", "gpu_exact"},
+                                 {"gpu_reduce", "gpu_spine", "gpu_scan", "gpu_rest"},
+                                 NULL, NULL, NULL, divide_gpu, true},
     [SCAN_VARIANT_EXACT_TILES] = {EXACT("vector", "exact_vector", "transpose", "partition", "exact_strip",
                                        "exact_lanes", "tiles"),
                                  {"scan_exact_tiles", "total_exact_tiles"}, NULL,
@@ -563,8 +587,8 @@ const struct scan_variant scan_variants[SCAN_VARIANT_COUNT] = {
                                  any_layout, few_or_rows, divide_exact_rows, true},
     [SCAN_VARIANT_GENERIC]     = {{"table", "generic"}, {"scan_generic"}, NULL,
                                  NULL, NULL, divide_generic, false},
-    [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_reduce"},
-                                 {"gpu_reduce", "gpu_superblocks", "gpu_lines", "gpu_scan"},
+    [SCAN_VARIANT_GPU]         = {{"table", "gpu_tile", "gpu_scan"},
+                                 {"gpu_reduce", "gpu_spine", "gpu_scan"},
                                  NULL, NULL, NULL, divide_gpu, false},
     [SCAN_VARIANT_LOOKBACK]    = {{"table", "gpu_tile", "gpu_lookback"}, {"gpu_lookback"}, NULL,
                                  NULL, NULL, divide_lookback, false},

@@ -21,7 +21,7 @@ struct scan_piece {
     bool carry_in;       /* the lines begin with the sums in the carry */
     bool carry_out;      /* write the sums after the lines to the carry; the lines of integers
                           * have a multiple of SCAN_CUT elements */
-    bool totals;         /* of floats: write only the carry, no output */
+    bool totals;         /* only for floats: write the carry, no output */
     int variant;         /* an enum scan_variant_id, chosen by launcher_run() */
     void *gaps; /* cells of the output on the host, whose gaps must be zeroed; NULL: there are
                  * no gaps, or they are zeroed. Only if CPU kernels work in host memory */
@@ -44,12 +44,13 @@ enum {
 /* Indices of the rows. If several vector kernels prefer a piece, the one with the highest
  * index runs it. */
 enum scan_variant_id {
-    /* of floats */
+    /* variants for floats */
     SCAN_VARIANT_EXACT_LINES, /* any layout, any device */
+    SCAN_VARIANT_EXACT_GPU,
     SCAN_VARIANT_EXACT_TILES,
     SCAN_VARIANT_EXACT_COLUMNS,
     SCAN_VARIANT_EXACT_ROWS,
-    /* of integers */
+    /* variants for integers */
     SCAN_VARIANT_GENERIC, /* any layout, any device */
     SCAN_VARIANT_GPU,
     SCAN_VARIANT_LOOKBACK,
@@ -82,13 +83,13 @@ struct scan_variant {
                                                 * (exact, types); up to the first NULL */
     const char *kernels[SCAN_KERNELS_MAX];
     const char *option; /* option in addition to those of the type; NULL: none */
-    /* For variants that CPUs choose from; NULL for others. Such a variant has one kernel with
-     * the arguments of the generic kernel and the totals of partitions, and a second kernel,
-     * which computes these totals in a launch before (partition.cl). */
+    /* NULL for variants that CPUs do not choose from. All others have two kernels: one with the
+     * arguments of the generic kernel and the totals of partitions, and one that computes these
+     * totals in an earlier launch (partition.cl). */
     bool (*can)(const struct scan_piece *piece);
     bool (*prefer)(const struct scan_piece *piece);
     scan_divide *divide; /* set for all variants */
-    bool floats;         /* sums of floats; else of integers */
+    bool floats;         /* sums of floats; otherwise of integers */
 };
 
 extern const struct scan_variant scan_variants[SCAN_VARIANT_COUNT];

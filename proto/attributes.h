@@ -74,17 +74,17 @@ MUST_CHECK enum status attributes_from_query(const struct codec_request *request
                                              struct attribute_lists *lists, unsigned *seen,
                                              struct error *err);
 
-/* INVALID_STRIDES unless the number of given strides equals the number of dimensions. */
+/* Return INVALID_STRIDES unless the number of given strides equals the number of dimensions. */
 MUST_CHECK enum status attributes_check_strides(const struct scan_desc *desc,
                                                 const struct attribute_lists *lists,
                                                 struct error *err);
 
-/* Number of elements of a buffer with these sizes and strides (NULL: contiguous): 0 if a size
- * is 0, else sum of (size - 1) * stride + 1. Returns false for a geometry that
+/* Set *elements to the length of a buffer with these sizes and strides (NULL: contiguous): 0 if
+ * a size is 0, else sum of (size - 1) * stride + 1. Returns false for a geometry that
  * scan_plan_make() will refuse: a negative size or stride, or more than INT64_MAX bytes. */
 bool buffer_reach(const struct scan_desc *desc, const int64_t *strides, uint64_t *elements);
-/* buffer_reach() for the input buffer (also false for a tensor without dimensions) and for the
- * output buffer. */
+/* buffer_reach() for the input buffer and for the output buffer. input_reach() also returns
+ * false for a tensor without dimensions. */
 bool input_reach(const struct scan_desc *desc, uint64_t *elements);
 bool output_reach(const struct scan_desc *desc, uint64_t *elements);
 

@@ -293,7 +293,8 @@ enum status carry_check_crc(struct carry_crc *crc, const unsigned char *bytes, u
 
 /* ---- a line ---- */
 
-/* Bits of a type's largest finite number, in units of its least positive number. */
+/* Return the number of bits of a type's largest finite number, in units of its least positive
+ * number. */
 static unsigned largest_bits(enum dtype dtype)
 {
     const struct dtype_info *info = dtype_info(dtype);
@@ -301,7 +302,7 @@ static unsigned largest_bits(enum dtype dtype)
     return fraction + 1 + (1U << info->exponent_bits) - 3;
 }
 
-/* Most bits of a sum of `position` elements, sign bit included. */
+/* Return the maximum number of bits of a sum of `position` elements, sign bit included. */
 static unsigned most_bits(enum dtype dtype, uint64_t position)
 {
     unsigned bits = largest_bits(dtype) + 1;
@@ -311,8 +312,8 @@ static unsigned most_bits(enum dtype dtype, uint64_t position)
     return bits;
 }
 
-/* Bits of the integer in words low to low + count - 1, sign bit included; `top` is its top
- * word. */
+/* Return the number of bits of the integer in words low to low + count - 1, sign bit included;
+ * `top` is its top word. */
 static unsigned used_bits(unsigned low, unsigned count, uint64_t top)
 {
     const uint64_t magnitude = (int64_t)top < 0 ? ~top : top;
@@ -321,7 +322,7 @@ static unsigned used_bits(unsigned low, unsigned count, uint64_t top)
     return bits;
 }
 
-/* True if the word `top` only repeats the sign of the word below. */
+/* Return true if the word `top` only repeats the sign of the word below. */
 static bool repeats_sign(uint64_t top, uint64_t below)
 {
     return top == ((int64_t)below < 0 ? UINT64_MAX : 0);
@@ -513,12 +514,12 @@ static void line_add_first(enum dtype dtype, uint64_t bits, struct exact_sum *su
     const uint64_t low = number << shift;
     const uint64_t high = shift > 0 ? number >> (WORD_BITS - shift) : 0;
     unsigned at = place / WORD_BITS;
-    unsigned end = at + 2; /* of 53 bits at most, so the sign has room */
+    unsigned end = at + 2; /* at most 53 bits, so the sign has room */
     sum->words[at] = negative ? 0 - low : low;
     sum->words[at + 1] = negative ? ~high + (low == 0) : high;
     at += sum->words[at] == 0;
     end -= end - at == 2 && repeats_sign(sum->words[end - 1], sum->words[at]);
-    sum->low = (uint8_t)at; /* as few words as possible: kernels want them so */
+    sum->low = (uint8_t)at; /* as few words as possible, which kernels require */
     sum->high = (uint8_t)end;
 }
 

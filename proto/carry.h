@@ -59,12 +59,12 @@ uint64_t carry_room(enum dtype dtype, uint64_t lines);
  * geometry that scan_plan_make() refuses, or if the number of lines exceeds 64 bits. */
 bool carry_geometry(const struct scan_desc *desc, uint64_t *lines, uint64_t *elements);
 
-/* Upper bound, in bytes, of the carry in the answer to a part, or to a request for totals.
- * Returns 0 if the answer has no carry, UINT64_MAX if the bound exceeds INT64_MAX. */
+/* Return an upper bound, in bytes, of the carry in the answer to a part, or to a request for
+ * totals. 0: the answer has no carry. UINT64_MAX: the bound exceeds INT64_MAX. */
 uint64_t carry_answer_most(const struct scan_desc *desc, bool totals);
 
-/* Bytes of the same carry for ordinary data: three words a line, or fewer if the type has
- * fewer. */
+/* Return the size in bytes of the carry that carry_answer_most() bounds, for ordinary data:
+ * three words a line, or fewer if the type has fewer. */
 uint64_t carry_answer_usual(const struct scan_desc *desc, bool totals);
 
 /* Check that a carry of `bytes` bytes can precede the part.
@@ -109,8 +109,8 @@ MUST_CHECK enum status carry_decode(const struct carry_head *head, const unsigne
                                     uint64_t count, const struct parallel *parallel, void *sums,
                                     struct error *err);
 
-/* Write the sums of lines without elements to `sums`, as carry_decode() does; or of lines that
- * have one element, the bits *initial, unless `initial` is NULL.
+/* Write the first sum of each line to `sums`, in the form of carry_decode(). initial: the bits
+ * of one element that every line has so far; NULL: the lines have no element.
  * err   CLIENT_GONE: `parallel` gave up */
 MUST_CHECK enum status carry_begin(const struct carry_head *head, const uint64_t *initial,
                                    const struct parallel *parallel, void *sums,

@@ -30,9 +30,10 @@
  * after step 3 the window call->input_shm to the input buffer. plan_field() renames the field of
  * an error of scan_plan_make().
  *
- * /v1/cumsum answers any request format in any other format: nested JSON only for nested JSON
- * data, flat JSON with its shape otherwise. With output_strides the answer is the output
- * buffer: flat numbers in JSON, its bytes in raw, an array of one dimension in NPY.
+ * /v1/cumsum answers a request of any format in any format. A JSON answer is nested only if the
+ * data of the request are nested JSON; otherwise it is flat, with the shape in a field. With
+ * output_strides the answer is the output buffer: flat numbers in JSON, its bytes in raw, an
+ * array of one dimension in NPY.
  *
  * Thread: any, one at a time per call (steps 2-4 of large texts run outside the loop). */
 #ifndef TALLY_PROTO_CODEC_H
@@ -59,7 +60,7 @@ struct codec_request {
                                     the first */
     bool totals;                     /* POST /v1/cumsum/totals */
     bool form;                       /* Content-Type is curl's default, which is read as JSON */
-    enum codec_format answer_format; /* /v1/cumsum: what the client accepts */
+    enum codec_format answer_format; /* /v1/cumsum: the format that the client accepts */
     const char *model;               /* v2: model name; NULL elsewhere */
     const struct parallel *parallel; /* for decode(), from the server; or NULL */
 };
@@ -85,8 +86,8 @@ struct answer {
     } headers[ANSWER_HEADERS];
     char *room; /* borrowed buffer in which encode() may build the head; NULL: none */
     size_t room_bytes;
-    char *carry; /* borrowed; of a part, the carry that `head` points to before encode();
-                    NULL: none */
+    char *carry; /* borrowed; in a part, the carry to which `head` points before encode();
+                  * NULL: none */
     char *head;  /* in `room` or `carry`, or owned (malloc); NULL: none. JSON text or NPY
                    header */
     size_t head_bytes;
@@ -122,8 +123,8 @@ struct codec {
                             struct error *err);
 
     /* Step 4. `output` holds output_bytes bytes of the output buffer, which is contiguous if
-     * call->packs_output. The caller zeroes *answer; for a part, answer->head is the carry to
-     * answer, with CARRY_ROOM bytes behind it. */
+     * call->packs_output. The caller zeroes *answer; for a part, answer->head is the carry of
+     * the answer, with CARRY_ROOM bytes behind it. */
     enum status (*encode)(const struct scan_call *call, const void *output,
                           uint64_t output_bytes, struct answer *answer, struct error *err);
 

@@ -33,8 +33,8 @@ MUST_CHECK enum status codec_npy_decode(const struct codec_request *request,
                                         struct error *err);
 
 /* Write the answer in one format. `elements` counts the elements of the output buffer,
- * including the gaps of output_strides. Before the call answer->head is the carry to answer,
- * if there is one.
+ * including the gaps of output_strides. Before the call answer->head is the carry of the
+ * answer, if there is one.
  * err   OUT_OF_MEMORY: no memory for the head, or the work was given up */
 MUST_CHECK enum status answer_json(const struct scan_call *call, const void *output,
                                    uint64_t elements, struct answer *answer, struct error *err);
@@ -42,7 +42,7 @@ void answer_raw(const struct scan_call *call, uint64_t elements, struct answer *
 MUST_CHECK enum status answer_npy(const struct scan_call *call, uint64_t elements,
                                   struct answer *answer, struct error *err);
 
-/* Maximum size in bytes of the head that answer_json() writes. */
+/* Return the maximum size in bytes of the head that answer_json() writes. */
 uint64_t answer_json_max(const struct scan_call *call, uint64_t elements);
 
 #endif

@@ -32,7 +32,8 @@ enum {
     TYPES_2020_10 = 1 << DTYPE_F32 | 1 << DTYPE_F16 | 1 << DTYPE_U32 | 1 << DTYPE_U16
 };
 
-/* Name of the October 2020 edition of the operator's documentation; its table differs. */
+/* A name that feature_level accepts, too: the October 2020 edition of the operator's
+ * documentation, whose "Tensor support" table has other types. */
 #define EDITION "2020_10"
 
 /* One feature level and its row of the operator's "Tensor support" table. */

@@ -1,4 +1,5 @@
-/* POST /v1/cumsum, application/json: one object, its "data" read straight into the tensor.
+/* POST /v1/cumsum, application/json. The body is one object; the numbers in its member "data"
+ * are converted directly into the tensor.
  *
  *     {"data": [[2,1,3,5],[3,8,7,3]], "dtype": "float32", "axis": 1}
  *     {"dtype": "float32", "shape": [2,4], "data": [[2.0,3.0,6.0,11.0],[3.0,11.0,18.0,21.0]]}
@@ -139,7 +140,7 @@ static enum status check_count(const struct scan_desc *desc, const struct json_a
         return STATUS_OK; /* scan_plan_make() reports the fault */
     }
     uint64_t most = desc->has_strides ? UINT64_MAX : need;
-    if (data->elements >= need && data->elements <= most) { /* the shape may be omitted */
+    if (data->elements >= need && data->elements <= most) {
         return STATUS_OK;
     }
     attribute_shape_text(desc, shape, sizeof shape);
@@ -242,8 +243,8 @@ static enum status read_call(const struct codec_request *request, const struct j
     return STATUS_OK;
 }
 
-/* Refuse a query: the attributes belong into the body, or the body is no JSON and the client
- * did not name its type. */
+/* Return the error of a request with a query. The sentence says that the attributes belong into
+ * the body; or, if the body is not JSON, that the client must name its type. */
 static enum status refuse_query(const struct codec_request *request, struct byte_view head,
                                 struct error *err)
 {
@@ -314,9 +315,8 @@ static enum status complete_offsets(struct scan_call *call, struct error *err)
     TRY(offsets_allocate(call, err));
     const enum status status = json_tensor_read(
         &read, call->offsets.text, call->desc.segments + 1, call->offsets.owned, err);
-    if (status ==
-        STATUS_INVALID_DATA) { /* its sentence contains the index, like sentences about
-                                  values */
+    if (status == STATUS_INVALID_DATA) {
+        /* The sentence already contains the index of the element. */
         (void)snprintf(err->field, sizeof err->field, "offsets");
     }
     TRY(status);

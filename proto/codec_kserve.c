@@ -606,7 +606,8 @@ static enum status kserve_encode(const struct scan_call *call, const void *outpu
     return framed_answer(&w, call, carry, framed, answer, err);
 }
 
-/* Inputs may have any order, and the axis may be an input or a parameter. */
+/* The name of a field depends on the request: inputs may have any order, and the axis may be an
+ * input or a parameter. */
 static const char *kserve_plan_field(const struct scan_call *call, const char *field)
 {
     const struct kserve *kserve = call->dialect;

@@ -18,7 +18,8 @@ enum {
             ATTRIBUTE_INITIAL | ATTRIBUTE_INCLUDE_INITIAL
 };
 
-/* Return the bytes after the first ones. While no byte has arrived, bytes.bytes is NULL. */
+/* Return the bytes behind the first `first` bytes. While no byte has arrived, bytes.bytes is
+ * NULL. */
 static struct byte_view bytes_behind(struct byte_view bytes, uint64_t first)
 {
     if (first == 0) {
@@ -39,7 +40,9 @@ enum status codec_npy_head_need(const struct codec_request *request, struct byte
     const int64_t file = request->body_bytes < 0 ? -1 : request->body_bytes - (int64_t)front;
     TRY(npy_header_need(bytes_behind(head, front), &found, err));
     if (file >= 0 && file < NPY_PREFIX_BYTES) {
-        *need = front + (uint64_t)file; /* decode() reports what the body contains instead */
+        /* The body is shorter than an NPY prefix. Read all of it; codec_npy_decode() then
+         * reports what it looks like. */
+        *need = front + (uint64_t)file;
         return STATUS_OK;
     }
     if (file >= 0 && (uint64_t)file < found) {

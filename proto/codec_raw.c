@@ -23,8 +23,8 @@ enum {
             ATTRIBUTE_INCLUDE_INITIAL,
     SMALL_BODY = 65536, /* a larger body is refused for its length before its first byte
                            arrives */
-    NPY_ALIGN = 64,     /* headers of NPY files have a multiple of this size, */
-    NPY_USUAL_MAX = 256 /* and rarely exceed this one */
+    NPY_ALIGN = 64,     /* bytes: NPY headers have a multiple of this size */
+    NPY_USUAL_MAX = 256 /* bytes: few NPY headers are longer */
 };
 
 /* Add to a LENGTH_MISMATCH a guess at the content of the body: by its first bytes if they have

@@ -131,7 +131,8 @@ static const struct encoding {
     {CONTENT_UTF16BE, 2, true, "\xfe\xff"},
 };
 
-/* Least characters of a CSV: a shorter sequence may be an array of small integers. */
+/* Minimum number of characters of a CSV: a shorter sequence may be an array of small
+ * integers. */
 enum {
     WIDE_COLUMNS = 8
 };

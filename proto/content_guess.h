@@ -22,11 +22,11 @@ enum {
         X(NPY,         "an NPY file",                                                              \
           "send it to /v1/cumsum with Content-Type: application/x-npy (curl --data-binary @FILE "  \
           "-H 'Content-Type: application/x-npy')")                                                 \
-        X(ZIP,         "a ZIP archive, such as an NPZ file of numpy.savez",                        \
+        X(ZIP,         "a ZIP archive, such as an NPZ file of numpy.savez or an XLSX workbook",    \
           "save one array with numpy.save and send that to /v1/cumsum with Content-Type: "         \
-          "application/x-npy")                                                                     \
+          "application/x-npy, or save the sheet as CSV for the command tally cumsum")              \
         X(GZIP,        "gzip data",                                                                \
-          "say Content-Encoding: gzip, or unpack it")                                              \
+          "say Content-Encoding: gzip, or decompress it")                                              \
         X(PICKLE,      "a Python pickle",                                                          \
           "pickles are never read; save the array with numpy.save and send that to /v1/cumsum "    \
           "with Content-Type: application/x-npy")                                                  \
@@ -69,7 +69,7 @@ bool content_may_be_stripped(const void *bytes, size_t count);
     "curl -d (--data) strips NUL bytes and line ends from a file: with curl, send " \
     "it by --data-binary @FILE"
 
-/* Refusal of a content that is not JSON: content_name() and content_advice(). */
+/* Refusal of a content that is not JSON. Arguments: content_name(), content_advice(). */
 #define CONTENT_NO_JSON "the body is not valid JSON: it looks like %s; %s"
 
 /* Advice for a body with curl's default Content-Type. */
@@ -78,8 +78,8 @@ bool content_may_be_stripped(const void *bytes, size_t count);
     "which is read as JSON: send it by --data-binary @FILE, with -H 'Content-Type: "           \
     "application/octet-stream' (raw bytes), application/x-npy or application/json"
 
-/* Return true if CONTENT_FORM_ADVICE helps a client that sent these first bytes: they are no
- * JSON, and the advice for their kind does not say as much. */
+/* Return true if CONTENT_FORM_ADVICE helps a client that sent these first bytes: the content is
+ * not JSON, and content_advice() for its kind does not contain the same advice. */
 bool content_needs_form_advice(const void *bytes, size_t count);
 
 const char *content_name(enum content_kind kind);   /* "an NPY file" */

@@ -2,7 +2,7 @@
  * front of a binary tensor (a carry or offsets), the rules of parts, totals and carries, and
  * the length of the payload.
  *
- * Possible failures: LENGTH_MISMATCH, whose sentence says how the expected length comes about;
+ * Possible failures: LENGTH_MISMATCH, whose sentence explains the expected length;
  * INVALID_FIELD and MISSING_FIELD for attributes that exclude or need each other; INVALID_DATA
  * for a damaged carry; INVALID_DTYPE for bfloat16 in an NPY answer. */
 #include "proto/cumsum_request.h"

@@ -5,22 +5,23 @@
 
 #include "proto/codec.h"
 
-/* Bytes before the tensor in a raw or NPY body: those of a carry, or of offsets. */
+/* Return the number of bytes before the tensor in a raw or NPY body: those of a carry, or of
+ * offsets. */
 static inline uint64_t cumsum_front_bytes(const struct codec_request *request)
 {
     return request->carry_bytes + request->offsets_bytes;
 }
 
-/* head_need() of raw and NPY until the head has all of these bytes. The function checks the
- * header of a carry, and adds the carry to request->carry_crc, while the carry arrives. *need
- * is cumsum_front_bytes() when the head is complete.
+/* Implementation of head_need() for raw and NPY, as long as the head has fewer than
+ * cumsum_front_bytes() bytes. While a carry arrives, the function checks its header and adds
+ * its bytes to request->carry_crc. *need is cumsum_front_bytes() when the head is complete.
  * err   INVALID_DATA, INVALID_FIELD (offsets with a carry), LENGTH_MISMATCH */
 MUST_CHECK enum status cumsum_front_need(const struct codec_request *request,
                                          struct byte_view head, uint64_t *need,
                                          struct error *err);
 
-/* Return the carry at the start of the head, empty if the request has none, or announce the
- * offsets there (offsets_announce()).
+/* Set *carry to the carry at the start of the head, empty if the request has none. If the head
+ * begins with offsets, announce them (offsets_announce()).
  * err   INVALID_FIELD: the number of offsets */
 MUST_CHECK enum status cumsum_take_front(const struct codec_request *request,
                                          struct byte_view head, struct scan_call *call,
@@ -34,16 +35,17 @@ MUST_CHECK enum status cumsum_take_part(const struct codec_request *request,
                                         struct byte_view carry, struct scan_call *call,
                                         struct error *err);
 
-/* The two halves of cumsum_take_part(): whether the attributes agree with each other, and the
- * check of the carry. crc: the checksum of the first bytes of the carry; NULL: of none. */
+/* The two halves of cumsum_take_part(): the check that the attributes agree with each other,
+ * and the check of the carry. crc: the checksum of the first bytes of the carry; NULL: no
+ * checksum. */
 MUST_CHECK enum status cumsum_check_part(const struct scan_desc *desc, bool totals, bool carry,
                                          struct error *err);
 MUST_CHECK enum status cumsum_take_carry(const struct carry_crc *crc, struct byte_view carry,
                                          const struct parallel *parallel,
                                          struct scan_call *call, struct error *err);
 
-/* Bytes of the carry to answer: the actual size if it is known, else the size for ordinary
- * data. */
+/* Return the size in bytes of the carry of the answer: the actual size if it is known, else the
+ * size for ordinary data. */
 uint64_t cumsum_carry_bytes(const struct scan_call *call);
 
 /* Compute the size of the binary payload of call->desc, and compare it with the length of the

@@ -341,8 +341,8 @@ static bool rows_next(struct rows *rows)
     return false;
 }
 
-/* Add `elements` to the count and call parallel_step() when enough elements are done. Returns
- * false if the work is given up. */
+/* Count the work for `elements` elements of one row, and call parallel_step() when enough work
+ * is done. Returns false if the work is given up. */
 static bool rows_step(const struct parallel *parallel, uint64_t *done, uint64_t elements)
 {
     *done += 1 + elements / MARK_BITS;
@@ -423,8 +423,8 @@ enum status elements_write_initial(const struct scan_desc *desc, bool packed,
     return STATUS_OK;
 }
 
-/* Write NaN to the sums of the marked elements of a row: `count` elements of the input from
- * `in` on, and the output from `cells` on. */
+/* Write NaN to the sums of the marked elements of one row of `count` elements. in: index of its
+ * first element in the input; cells: address of the sum of that element. */
 static void write_row(const struct elements_layout *layout, enum dtype dtype,
                       const uint64_t *marks, uint64_t in, unsigned char *cells, uint64_t count)
 {

@@ -20,11 +20,12 @@ static inline bool elements_change(const struct scan_desc *desc)
     return desc->converts || desc->nan != SCAN_NAN_PROPAGATE;
 }
 
-/* Bytes of a tensor of `bytes` bytes after widening. UINT64_MAX: more than INT64_MAX. */
+/* Return the size of a tensor of `bytes` bytes after widening. UINT64_MAX: more than
+ * INT64_MAX. */
 uint64_t elements_wide_bytes(const struct scan_desc *desc, uint64_t bytes);
 
-/* Bytes of memory for one bit per element, which marks a NaN; 0: the attributes do not need
- * marks. */
+/* Return the size of the memory for one bit per element, which marks a NaN. 0: the attributes
+ * do not need marks. */
 uint64_t elements_marks_bytes(const struct scan_desc *desc, uint64_t count);
 
 /* Marks of the elements that were NaN. */
@@ -52,8 +53,9 @@ struct elements_layout {
 void elements_layout_make(const struct scan_desc *desc, bool packed,
                           struct elements_layout *layout);
 
-/* Index along the output's axis of the sum of the first element of a segment, or, with
- * include_initial, of the sum before it. Without offsets the whole axis is segment 0. */
+/* Return the index, along the axis of the output, of the first sum of a segment: the sum of its
+ * first element, or, with include_initial, the sum before that element. Without offsets the
+ * whole axis is segment 0. */
 static inline uint64_t elements_first_sum(const struct scan_desc *desc, uint64_t segment)
 {
     const uint64_t more = desc->include_initial ? segment + !desc->reverse : 0;

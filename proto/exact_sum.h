@@ -31,8 +31,8 @@ enum {
     EXACT_SUM_WORDS_MAX = 34
 };
 
-/* Words of a sum of the type, enough for 2^63 elements of any size; 0 if the type is an
- * integer. */
+/* Return the number of words of a sum of the type, enough for 2^63 elements of any size; 0 if
+ * the type is an integer. */
 static inline size_t exact_sum_words(enum dtype dtype)
 {
     return dtype == DTYPE_F16                          ? 2
@@ -41,14 +41,15 @@ static inline size_t exact_sum_words(enum dtype dtype)
                                                        : 0;
 }
 
-/* Bytes of a struct exact_sum, words included. */
+/* Return the size in bytes of a struct exact_sum, words included. */
 static inline size_t exact_sum_bytes(enum dtype dtype)
 {
     return sizeof(struct exact_sum) + exact_sum_words(dtype) * sizeof(uint64_t);
 }
 
-/* Bytes of the sum of a line in the form that kernels use. Floats: a struct exact_sum.
- * Integers: 4 or 8 bytes, a sum modulo 2^32 or 2^64; a narrower type uses the low bytes. */
+/* Return the size in bytes of the sum of a line in the form that kernels use. Floats: a struct
+ * exact_sum. Integers: 4 or 8 bytes, a sum modulo 2^32 or 2^64; a narrower type uses the low
+ * bytes. */
 static inline size_t carry_sum_bytes(enum dtype dtype)
 {
     const size_t integer = dtype_info(dtype)->bytes == sizeof(uint64_t) ? 8 : 4;

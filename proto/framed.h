@@ -36,7 +36,7 @@ struct framed_name {
 };
 const char *framed_plan_field(const struct framed_name *names, size_t count, const char *field);
 
-/* codec.head_need() of these dialects.
+/* Implementation of codec.head_need() for these dialects.
  * err   INVALID_REQUEST: the header announces more JSON than the body has; INVALID_FIELD: a
  *       carry or offsets precede the JSON */
 MUST_CHECK enum status framed_head_need(const struct codec_request *request,
@@ -46,7 +46,7 @@ MUST_CHECK enum status framed_head_need(const struct codec_request *request,
 /* Return the length of the payload: body minus JSON; -1 if the body's length is unknown. */
 int64_t framed_payload_bytes(const struct codec_request *request);
 
-/* LENGTH_MISMATCH unless the payload has the expected length; the sentence explains both
+/* Return LENGTH_MISMATCH unless the payload has the expected length; the sentence explains both
  * lengths. */
 MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t expected,
                                             struct error *err);
@@ -55,19 +55,20 @@ MUST_CHECK enum status framed_check_payload(uint64_t found, uint64_t expected,
 MUST_CHECK enum status framed_check_announced(const struct codec_request *request,
                                               uint64_t expected, struct error *err);
 
-/* UNKNOWN_FIELD if the URL has query parameters: these dialects define none.
- * attributes   where the body has the attributes, for the refusal */
+/* Return UNKNOWN_FIELD if the URL has query parameters: these dialects define none.
+ * attributes   location of the attributes in the body, for the refusal */
 MUST_CHECK enum status framed_no_query(const struct codec_request *request,
                                        const char *attributes, struct error *err);
 
-/* UNKNOWN_FIELD if a body has members other than these. For part, carry and offsets the
- * sentence says that the descriptors of DirectML and OpenVINO have neither parts nor
+/* Return UNKNOWN_FIELD if a body has members other than these. For part, carry and offsets
+ * the sentence says that the descriptors of DirectML and OpenVINO have neither parts nor
  * segments. */
 MUST_CHECK enum status framed_check_members(const struct json_place *root,
                                             const char *const *known, size_t count,
                                             struct error *err);
 
-/* INVALID_DATA unless the array is flat; LENGTH_MISMATCH unless it has least..most numbers. */
+/* Return INVALID_DATA unless the array is flat; LENGTH_MISMATCH unless it has least..most
+ * numbers. */
 MUST_CHECK enum status framed_check_flat(const struct json_array *array, const char *field,
                                          uint64_t least, uint64_t most, struct error *err);
 
@@ -78,8 +79,8 @@ MUST_CHECK enum status framed_answer(struct json_writer *w, const struct scan_ca
                                      struct byte_view carry, bool framed, struct answer *answer,
                                      struct error *err);
 
-/* codec.head_max() of these dialects. `text`: the numbers of call->output_bytes are in the
- * text. */
+/* Implementation of codec.head_max() for these dialects. `text`: the numbers of
+ * call->output_bytes are in the text. */
 uint64_t framed_head_max(const struct scan_call *call, bool text);
 
 /* Describe `bytes` bytes of the output, printed as one flat array. */
@@ -114,12 +115,13 @@ MUST_CHECK enum status framed_tensor_take_data(const struct json_doc *doc, const
                                                bool scalar, struct framed_tensor *tensor,
                                                struct error *err);
 
-/* LENGTH_MISMATCH unless the number of JSON elements, if the data are JSON, fits the shape;
- * INVALID_DATA if `flat` and the array is nested. */
+/* Return LENGTH_MISMATCH unless the number of JSON elements, if the data are JSON, fits the
+ * shape; INVALID_DATA if `flat` and the array is nested. */
 MUST_CHECK enum status framed_tensor_check_data(const struct framed_tensor *tensor, bool flat,
                                                 struct error *err);
 
-/* Convert the JSON numbers with the options of `how`; type and field are set here.
+/* Convert the JSON numbers with the options of `how`; the function itself sets the type and the
+ * field of `how`.
  * err   INVALID_DATA; CLIENT_GONE: how.parallel gave up */
 MUST_CHECK enum status framed_tensor_read_data(const struct framed_tensor *tensor,
                                                struct json_read how, void *out,
@@ -132,8 +134,8 @@ MUST_CHECK enum status framed_tensor_take_payload(struct framed_tensor *tensor,
                                                   const char *name, int64_t size,
                                                   uint64_t *payload, struct error *err);
 
-/* INVALID_DTYPE or INVALID_SHAPE unless the tensor can be the axis: int32 or int64, [] or [1].
- * `type_member` is the dialect's name of the type's member. */
+/* Return INVALID_DTYPE or INVALID_SHAPE unless the tensor can be the axis: int32 or int64, []
+ * or [1]. `type_member` is the dialect's name of the type's member. */
 MUST_CHECK enum status framed_tensor_check_axis(const struct framed_tensor *tensor,
                                                 const char *type_member, struct error *err);
 

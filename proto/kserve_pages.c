@@ -124,7 +124,7 @@ void kserve_page_model_ready(struct json_writer *w, const struct model *model)
 }
 
 /* Append the item to the list and return the list. Returns NULL if either is NULL or memory is
- * short; jansson accepts NULL in the value that is packed around the list. Owns both. */
+ * short; json_pack() then fails, too. The function takes ownership of both. */
 static json_t *with_item(json_t *list, json_t *item)
 {
     if (json_array_append_new(list, item) == 0) {

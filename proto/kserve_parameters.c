@@ -1,5 +1,5 @@
-/* Reading parameters. An attribute has several spellings; two different values for one
- * attribute are an error, in whatever spellings. */
+/* Reads parameters. An attribute has several spellings; two different values for one attribute
+ * are an error, also in different spellings. */
 #include "proto/kserve_parameters.h"
 
 #include "proto/attributes.h"
@@ -96,8 +96,8 @@ static enum status read_direction(const char *field, const char *text, bool *dow
     return STATUS_OK;
 }
 
-/* Store the text of "initial". Its value is stored as 0; a second text that differs is put as
- * 1, so that kserve_put() refuses the contradiction. */
+/* Store the text of "initial". The value that kserve_put() gets is 0 for the first text, and 1
+ * for a later text that differs, so that kserve_put() refuses the contradiction. */
 static enum status put_initial(struct kserve_attributes *attributes, struct json_cut text,
                                const char *field, struct error *err)
 {

@@ -5,7 +5,7 @@
 
 enum {
     LIMIT_RANK = 64,              /* dimensions of a tensor */
-    LIMIT_JSON_DEPTH = 80,        /* nesting of a JSON body: rank 64 data plus its wrapping */
+    LIMIT_JSON_DEPTH = 80,        /* nesting of a JSON body: data of rank 64 in some objects */
     LIMIT_JSON_SKELETON = 262144, /* bytes of a JSON body without the arrays "data" */
     LIMIT_JSON_VALUES = 1024,     /* values in these bytes: each needs up to 200 bytes of
                                      memory */

@@ -30,8 +30,8 @@ struct model {
 #define MODEL_INPUT   "x"
 #define MODEL_AXIS    "axis"
 #define MODEL_OUTPUT  "y"
-#define MODEL_CARRY   "carry"   /* of a part, input and output */
-#define MODEL_OFFSETS "offsets" /* of segments */
+#define MODEL_CARRY   "carry"   /* carry of a part, as input and as output */
+#define MODEL_OFFSETS "offsets" /* offsets of segments */
 
 size_t model_count(void);
 const struct model *model_at(size_t index);       /* index < model_count() */

@@ -25,11 +25,11 @@ enum {
 MUST_CHECK enum status offsets_announce(struct scan_call *call, const char *field,
                                         uint64_t count, struct error *err);
 
-/* Bytes of memory that complete() needs for offsets; 0: no offsets, or they are read from the
- * head of the request. */
+/* Return the size of the memory that complete() needs for offsets, in bytes; 0: no offsets, or
+ * they are read from the head of the request. */
 uint64_t offsets_owned_bytes(const struct scan_call *call);
 
-/* Allocate that memory: call->offsets.owned, which codec_release() frees.
+/* Allocate offsets_owned_bytes() bytes as call->offsets.owned, which codec_release() frees.
  * err   OUT_OF_MEMORY */
 MUST_CHECK enum status offsets_allocate(struct scan_call *call, struct error *err);
 

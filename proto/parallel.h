@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 enum {
-    PARALLEL_STEP_BYTES = 128 << 10 /* bytes of text or tensor between two steps: about a
-                                       millisecond of work at most */
+    PARALLEL_STEP_BYTES = 128 << 10 /* bytes of text, or of a tensor, that one step processes:
+                                       at most about a millisecond of work */
 };
 
 typedef void (*parallel_piece)(void *context, int index);
@@ -32,7 +32,7 @@ struct parallel {
     bool (*step)(const struct parallel *self);
 };
 
-/* Call parallel->step(). NULL is a parallel that never gives up. */
+/* Call parallel->step(). Returns true if `parallel` is NULL: the work is never given up. */
 static inline bool parallel_step(const struct parallel *parallel)
 {
     return parallel == NULL || parallel->step == NULL || parallel->step(parallel);

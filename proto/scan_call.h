@@ -40,20 +40,20 @@ struct json_cut {
 
 struct scan_call {
     struct scan_desc desc;
-    bool totals; /* the answer is only the carry behind the tensor */
+    bool totals; /* the answer has no sums, only the carry after the tensor */
     struct call_carry {
         uint64_t bytes;             /* bytes of the received carry; 0: none */
         const unsigned char *start; /* the checked carry; valid after complete() */
         uint64_t position;          /* its position along the axis */
-        uint64_t answer_bytes;      /* bytes of the carry to answer; 0: none, or not known
-                                       yet */
+        uint64_t answer_bytes;      /* bytes of the carry of the answer; 0: none, or not
+                                       known yet */
         void *owned;                /* memory of the received carry or NULL; freed by
                                        codec_release() or codec_release_carry() */
     } carry;
     struct call_offsets {
-        const void *head;     /* the offsets in the head of the request; NULL: they are
-                                 elsewhere */
-        struct json_cut text; /* JSON text of the offsets; text NULL: they are elsewhere */
+        const void *head;     /* the offsets in the head of the request; NULL: not in the
+                               * head */
+        struct json_cut text; /* JSON text of the offsets; text NULL: not in JSON */
         void *owned;          /* memory of the offsets or NULL; freed by codec_release() */
     } offsets;                /* valid if desc.has_offsets */
     enum call_source source;
@@ -72,8 +72,8 @@ struct scan_call {
     enum codec_format answer_format; /* JSON: the numbers of the answer are text, for which
                                         the server reserves memory. Binary answers of other
                                         dialects are RAW */
-    bool nested;                     /* the request's data is nested JSON, and so is the
-                                        answer's */
+    bool nested;                     /* the data of the request and of its answer are nested
+                                      * JSON */
     struct json_cut data;            /* source TEXT: the numbers */
     struct shm_window input_shm;     /* source SHM: the server copies the window after
                                         complete() */

@@ -30,9 +30,10 @@ struct scan_desc {
     enum dtype dtype;            /* type of the sums, and of the elements unless `converts` */
     int rank;                    /* as the client gave it; 1..LIMIT_RANK is valid */
     int64_t sizes[LIMIT_RANK];   /* elements per dimension, outermost first */
-    bool has_strides;            /* the client gave input strides; else contiguous, row-major */
-    bool has_output_strides;     /* the client gave output strides; else contiguous,
-                                    row-major */
+    bool has_strides;            /* the client gave input strides; otherwise contiguous,
+                                  * row-major */
+    bool has_output_strides;     /* the client gave output strides; otherwise contiguous,
+                                  * row-major */
     int64_t strides[LIMIT_RANK]; /* in elements; 0 repeats the element (broadcast) */
     int64_t output_strides[LIMIT_RANK]; /* in elements */
     int64_t axis;                       /* -rank..rank-1 is valid */
@@ -63,8 +64,8 @@ static inline enum dtype scan_input_dtype(const struct scan_desc *desc)
     return desc->converts ? desc->input : desc->dtype;
 }
 
-/* Return the start of segment i, which is the end of segment i - 1. The offsets were read
- * before. */
+/* Return the start of segment i, which is the end of segment i - 1. The offsets must have been
+ * read. */
 static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
 {
     int64_t offset = 0;
@@ -72,7 +73,8 @@ static inline int64_t scan_offset(const struct scan_desc *desc, uint64_t i)
     return offset;
 }
 
-/* Return the axis counted from the front; return its size. The axis must be valid. */
+/* scan_desc_axis(): return the axis counted from the front. scan_desc_axis_size(): return its
+ * size. The axis must be valid. */
 static inline int scan_desc_axis(const struct scan_desc *desc)
 {
     return (int)(desc->axis < 0 ? desc->axis + desc->rank : desc->axis);
@@ -82,7 +84,7 @@ static inline int64_t scan_desc_axis_size(const struct scan_desc *desc)
     return desc->sizes[scan_desc_axis(desc)];
 }
 
-/* scan_offset(), where a tensor without offsets is segment 0. */
+/* Like scan_offset(); a tensor without offsets has one segment, 0. */
 static inline uint64_t scan_segment_at(const struct scan_desc *desc, uint64_t i)
 {
     return desc->has_offsets ? (uint64_t)scan_offset(desc, i)

@@ -73,8 +73,8 @@ struct error {
 enum status error_set_field(struct error *err, enum status status, const char *field,
                             const char *format, ...) PRINTF_LIKE(4, 5);
 
-/* The function returns the status that it was given. The macro repeats this here, so that
- * compilers and analysers see that a failing path returns a failure. */
+/* The function returns `status`. The macro repeats the status here, so that compilers and
+ * analysers see that a failing path returns a failure. */
 /* NOLINTNEXTLINE(readability-identifier-naming) */
 #define error_set_field(err, status, field, ...) \
     ((void)error_set_field(err, status, field, __VA_ARGS__), (status))

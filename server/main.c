@@ -19,7 +19,7 @@
 
 enum {
     MMAP_FROM_BYTES = 4 << 20,
-    LEAST_STACK_BYTES = 2 << 20, /* the default of glibc without a limit */
+    LEAST_STACK_BYTES = 2 << 20, /* glibc's default if `ulimit -s` is unlimited */
     MOST_STACK_BYTES = 8 << 20
 };
 
@@ -45,8 +45,8 @@ static void size_thread_stacks(void)
     MUST(pthread_attr_destroy(&attributes));
 }
 
-/* Open /dev/null for each standard descriptor that is closed. Otherwise the next open file or
- * socket would get its number, and the log would be written there. */
+/* Open /dev/null for each standard descriptor that is closed. Otherwise the next file or socket
+ * would get this number, and the log would be written there. */
 static bool open_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -62,9 +62,10 @@ static bool open_standard_descriptors(void)
 }
 
 /* Limit the threads of CPU devices, unless the environment has a limit for PoCL. Tally's own
- * driver and PoCL read environment variables; by default PoCL uses all cores of the machine,
- * also those that this process may not use. PoCL reads the first of `names` up to 3.1, the
- * second since 4.0, and perhaps the third since 7.0. This must precede all calls of drivers. */
+ * driver and PoCL read environment variables. By default PoCL uses all cores of the machine,
+ * including cores that this process may not use. PoCL up to 3.1 reads the first of `names`,
+ * PoCL 4.0 and later the second, and PoCL 7.0 and later perhaps the third. Call this function
+ * before any call of a driver. */
 static void limit_threads(uint64_t cpus)
 {
     static const char *const names[] = {"POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT",
@@ -74,12 +75,12 @@ static void limit_threads(uint64_t cpus)
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread yet */
     (void)setenv("TALLY_OPENCL_THREADS", number, 1);
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): the same */
+        if (getenv(names[i]) != NULL) { /* NOLINT(concurrency-mt-unsafe): no other thread yet */
             return;
         }
     }
     for (size_t i = 0; i < 2; i++) {
-        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): the same */
+        (void)setenv(names[i], number, 0); /* NOLINT(concurrency-mt-unsafe): no thread yet */
     }
 }
 
@@ -107,7 +108,8 @@ static int list_devices(FILE *out)
     return EXIT_CODE_OK;
 }
 
-/* Keep the key and tokens out of core dumps and away from other processes of this user. */
+/* Keep the key and the tokens out of core dumps, and hide them from other processes of the same
+ * user. */
 static void protect_secrets(const struct config *config)
 {
     if (config->tls_key[0] != '\0' || config->token_file[0] != '\0') {

@@ -64,7 +64,7 @@ static enum status open_tracer(const struct config *config, struct server *serve
                                             : tracer_open(&options, &server->tracer, err);
 }
 
-/* Warn of a budget that is too small for most requests: the limit of a control group is almost
+/* Warn if the budget is too small for most requests: the limit of a control group is almost
  * reached, or the option lacks a unit. */
 static void warn_of_little_memory(const struct config *config, struct log *log)
 {
@@ -126,15 +126,15 @@ static void destroy_server(struct server *server, struct http *http, int code)
         queue_close(server->queue);
     }
     if (code != EXIT_CODE_FAILED) {
-        http_halt(http); /* there may be connections: not every exit drains them */
+        http_halt(http); /* connections may be open: some exits skip the drain */
     }
     bool stopped = code != EXIT_CODE_FAILED && device_pool_stop(server->devices);
     if (!stopped) {
         (void)log_finish(server->log); /* running threads may still write to the log */
         _exit(code);
     }
-    work_pool_destroy(
-        server->work); /* its threads scan small tensors on devices of their own */
+    /* before the devices, because work threads also scan small tensors */
+    work_pool_destroy(server->work);
     device_pool_destroy(server->devices);
     admission_close(server->admission);
     http_stop(http);
@@ -163,11 +163,13 @@ static int exit_code_of(enum status status)
 #define HEAP_NS       (30 * NS_PER_S)
 #define TRAFFIC_NS    (30 * NS_PER_S) /* longer than the interval of balancers' health checks */
 #define STOPPED_NS    NS_PER_S /* a longer interval between ticks: the process was stopped */
-#define QUIET_NS      NS_PER_S /* idle connections are closed faster (http/deadlines.c) */
+/* longer than the time in which idle connections are closed (http/deadlines.c) */
+#define QUIET_NS NS_PER_S
 
 enum {
-    CONTINUE = -1,         /* no exit code */
-    MANY_CONNECTIONS = 256 /* connections whose buffers are worth the time of a malloc_trim() */
+    CONTINUE = -1, /* no exit code */
+    /* number of connections whose buffers justify the time of a malloc_trim() */
+    MANY_CONNECTIONS = 256
 };
 
 /* State of the main thread. */
@@ -183,7 +185,7 @@ struct run {
     uint64_t traffic_ns;  /* time when a connection was last open, 0: never */
     uint64_t accepted;    /* number of connections accepted so far */
     uint64_t heap_ns;     /* time of the next check in trim_heap() */
-    size_t most;          /* most open connections since the last check */
+    size_t most;          /* maximum number of open connections since the last check */
 };
 
 static void stop_signals(sigset_t *set)
@@ -217,9 +219,9 @@ static uint64_t wait_ns(const struct run *run, uint64_t now_ns)
     return wait;
 }
 
-/* Return the freed buffers of a burst of connections, which glibc keeps, to the system.
- * malloc_trim() walks through the whole heap, so it is called rarely, and only after many
- * connections have closed. */
+/* Return the buffers that a burst of connections has freed to the system; glibc keeps them
+ * otherwise. malloc_trim() walks through the whole heap, so it is called rarely, and only after
+ * many connections have closed. */
 static void trim_heap(struct run *run, size_t connections, uint64_t now_ns)
 {
     run->most = larger_of(run->most, connections);
@@ -236,7 +238,7 @@ static void trim_heap(struct run *run, size_t connections, uint64_t now_ns)
 static void do_every_tick(struct run *run, uint64_t now_ns)
 {
     uint64_t span_ns = clock_span_ns(run->tick_ns, now_ns);
-    /* The process was stopped, for example by SIGSTOP, a paused container, a debugger. */
+    /* Time in which the process was stopped, for example by SIGSTOP or a debugger. */
     uint64_t lost_ns = span_ns > STOPPED_NS ? span_ns - STOPPED_NS : 0;
     run->tick_ns = now_ns;
     run->deadline_ns = deadline_earlier(line_sweep(queue_line(run->server->queue), now_ns),
@@ -311,7 +313,7 @@ static void begin_closing(struct run *run, uint64_t now_ns)
                 http_connections(run->http), (unsigned long long)timeout_s);
 }
 
-/* Advance the phase, DRAINING or CLOSING. Returns an exit code or CONTINUE. */
+/* Advance the phase from DRAINING or CLOSING. Returns an exit code or CONTINUE. */
 static int follow_drain(struct run *run, uint64_t now_ns)
 {
     if (server_phase(run->server) == SERVER_DRAINING) {

@@ -31,7 +31,7 @@ enum {
 void service_block_signals(void);
 
 /* Create the modules, serve until a signal, destroy the modules. If the service cannot start,
- * the reason is in *err and is also printed to standard error. returns the exit code. Thread:
+ * the reason is in *err and is also printed to standard error. Returns the exit code. Thread:
  * main, before any other starts. */
 int service_run(struct config *config, struct error *err);
 

@@ -89,7 +89,7 @@ def circles(graph):
             return
         circle = min(found, key=len)
         yield circle
-        for name in circle:  # a file is reported once
+        for name in circle:  # report a file only once
             del rest[name]
 
 

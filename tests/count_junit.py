@@ -1,6 +1,6 @@
-"""Print "N passed, N failed, N skipped" of a JUnit report: count_junit.py REPORT EXIT_STATUS.
+"""Print "N passed, N failed, N skipped" for a JUnit report: count_junit.py REPORT EXIT_STATUS.
 
-The exit status of the runner counts too: a run that broke off has at least one failure."""
+The runner's exit status counts as well: an aborted run has at least one failure."""
 
 import sys
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,8 @@
-"""Schemas of KServe's kinds for `make lint`, from its own definitions: `kserve_schemas.py CHECKOUT`, of a release.
+"""Create schemas of KServe's kinds for `make lint` from KServe's own definitions:
+`kserve_schemas.py CHECKOUT`, of a release.
 
-Descriptions are left out, and what is said several times is said once: two megabytes become one in fifty. What a
-definition does not know is not allowed, where a cluster would pass over it.
+Descriptions are removed, and repeated definitions are stored once: two megabytes shrink to a
+fiftieth. Unknown fields are refused; a cluster would ignore them.
 """
 
 import collections
@@ -13,11 +14,11 @@ import yaml
 
 OUT = pathlib.Path(__file__).with_name("kserve.schema.json")
 KINDS = {"clusterservingruntimes": "v1alpha1", "inferenceservices": "v1beta1"}
-LEFT_OUT = ("description", "format")  # and x-kubernetes-*
+LEFT_OUT = ("description", "format")  # strict() also leaves out x-kubernetes-*
 
 
 def strict(schema):
-    """A schema without words for readers, in which nothing unknown is allowed."""
+    """A schema without descriptions that refuses unknown fields."""
     kept = {
         key: value
         for key, value in schema.items()
@@ -35,7 +36,7 @@ def strict(schema):
 
 
 class Shared:
-    """Definitions of what is said more than once."""
+    """Definitions that occur more than once."""
 
     def __init__(self, schemas):
         self.seen = collections.Counter()

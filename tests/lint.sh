@@ -1,11 +1,11 @@
 #!/bin/sh
-# Every static check of the tree; prints what a failing one found and ends with its name.
+# Run every static check of the tree. Prints the findings of a failing check; the last line names the failed checks.
 #
 #   tests/lint.sh [CHECK ...]     layering size docs format shell python kubernetes workflows gcc circles clang
 #                                 kernels tidy cppcheck
 #
-# clang-tidy, cppcheck and the two compilers remember what passed (build/lint), so a second run
-# looks only at what changed.
+# clang-tidy, cppcheck and the two compilers remember passed files (build/lint), so a second run checks only changed
+# ones.
 set -u
 
 cd "$(dirname "$0")/.." || exit 1
@@ -16,7 +16,8 @@ mkdir -p "$cache/tidy" "$cache/cppcheck"
 clang_flags=-Wno-unknown-warning-option
 defines="-std=c17 -D_GNU_SOURCE -I. -DTALLY_VERSION=\"lint\" -DCL_TARGET_OPENCL_VERSION=120"
 
-# What is looked at: what git tracks or would, or all that lies in a tree without git, as `make dist` makes one.
+# The files to check: those that git tracks or would track, or all files of a tree without git, such as that of `make
+# dist`.
 tree=$(if [ -e .git ]; then
     git ls-files --cached --others --exclude-standard
 else
@@ -27,7 +28,7 @@ fi)
     exit 1
 }
 
-# tracked PATTERN ...: of these, those that match a pattern, whose * goes over folders, too.
+# tracked PATTERN ...: print the files that match a pattern, whose * also matches "/".
 tracked() {
     printf '%s\n' "$tree" | while read -r file; do
         for pattern in "$@"; do
@@ -47,7 +48,7 @@ check_size() {
              END { exit bad }'
 }
 
-# groff says what it does not understand of a manual page and ends well all the same.
+# groff reports constructs that it does not understand but exits with status 0.
 check_docs() {
     python3 tests/lint_docs.py || return 1
     for page in $(tracked 'client/man/*.[1-8]'); do
@@ -83,7 +84,7 @@ check_python() {
 
 check_kubernetes() { "$venv/bin/python" tests/lint_kubernetes.py; }
 
-# By the schema that the checker brings with it, and the steps as the shell programs that they are.
+# Checks workflows against the schema of the checker, and their steps as shell programs.
 check_workflows() {
     # shellcheck disable=SC2046
     set -- $(tracked '.github/workflows/*')
@@ -91,40 +92,44 @@ check_workflows() {
         "$venv/bin/python" tests/lint_workflows.py "$@"
 }
 
-# Everything compiled without a warning by one compiler, in a tree of its own.
+# Compile everything without warnings with one compiler, in a separate build folder.
 build_with() { # build_with FOLDER CC CXX EXTRA_CFLAGS TARGET ...
     folder=$1 cc=$2 cxx=$3 flags=$4
     shift 4
     ${MAKE:-make} --no-print-directory -s -k -j"$jobs" B="$folder" BIN="$folder/bin" \
         CC="$cc" CXX="$cxx" CFLAGS="$flags" WERROR=-Werror "$@"
 }
-# GCC's analyser looks at the product only (tests/run.sh builds the tests, in CI with warnings as errors),
-# and leaves leaks to clang's and to LeakSanitizer: it does not follow ownership through structures.
+# GCC's analyser checks only the product (tests/run.sh builds the tests, in CI with warnings as errors). Leaks are
+# left to clang's analyser and LeakSanitizer, since GCC's does not follow ownership through structures.
 check_gcc() {
-    # Where nothing is built yet, its objects are those that make would make: warnings change no code.
+    # If nothing is built yet, the objects are those of a normal build: warnings change no code.
     folder=$cache/gcc
     [ -e build/release ] || folder=build/release
     build_with "$folder" gcc g++ "-Wlogical-op -Wduplicated-cond -Wduplicated-branches -Wjump-misses-init \
         -fanalyzer -Wno-analyzer-malloc-leak" product-objects
 }
-# Circles of calls show in the objects of the usual build, which are made first where they are out of date.
-# After check_gcc, whose objects must all have been analysed: in a new tree that check makes them here.
+# The check needs up-to-date objects of the normal build and builds them if necessary. It runs after check_gcc, whose
+# objects must all be analysed: in a new tree check_gcc builds them here.
 check_circles() {
     make="${MAKE:-make} --no-print-directory -s MODE=release"
     # shellcheck disable=SC2046,SC2086  # lists of words
     $make -j"$jobs" product-objects &&
         python3 tests/check_circles.py build/release $($make product-list)
 }
-# The tests; what clang warns of in the product, clang-tidy says, too. Clang warns before it optimises, so
-# it need not.
+# clang compiles only the tests here: clang-tidy reports clang's warnings for the product. No optimisation is needed, as
+# clang warns before it optimises.
 check_clang() {
     build_with "$cache/clang" clang clang++ "$clang_flags -O0 -g0 -U_FORTIFY_SOURCE" test-objects cxx-objects
 }
 
-# Every program that a device with a compiler of its own could ask for, float16 also as on processors that
-# convert it; those for processors are compiled by the build, with the same warnings. Common
-# files go into each, so not all of their functions and, by type, not all parameters are used.
+# Compile every program that a device with its own compiler could request; programs of float16 also for processors with
+# instructions that convert float16. Programs for processors are compiled by the build, with the same warnings. Shared
+# files are part of each program, so some functions and, depending on the type, some parameters are unused.
+# PoCL miscompiles kernels for GPUs that return early (gpu_tile.cl).
 check_kernels() {
+    awk '/^__kernel/ { inside = 1 } /^}/ { inside = 0 }
+         inside && /(^|[^a-z_])return([^a-z_]|$)/ { print FILENAME ":" FNR ": a kernel returns early"; found = 1 }
+         END { exit found }' kernels/cl/gpu_*.cl || return 1
     list=$cache/kernels.list
     ${MAKE:-make} --no-print-directory -s -j"$jobs" build/release/tests/kernels/test_sources &&
         build/release/tests/kernels/test_sources --list | grep -E 'gpu|SOFT' >"$list" && [ -s "$list" ] || return 1
@@ -158,7 +163,8 @@ check_cppcheck() {
             -D_GNU_SOURCE -D__x86_64__ '-DTALLY_VERSION="lint"' -I. --file-list=-
 }
 
-# run_check CHECK: a line of how it went, after what it found. Its name is left in $cache/failed if it failed.
+# run_check CHECK: print the findings and a line with the result. If the check fails, its name is added to
+# $cache/failed.
 run_check() {
     started=$(date +%s)
     if "check_$1" >"$cache/$1.log" 2>&1; then
@@ -170,7 +176,7 @@ run_check() {
     fi
 }
 
-# What one core does goes beside what takes them all.
+# Single-threaded checks run in parallel with those that use all cores.
 rm -f "$cache/failed" "$cache/beside.out"
 [ $# -gt 0 ] || set -- layering size docs format shell python kubernetes workflows gcc circles clang kernels tidy cppcheck
 alone='' beside=''

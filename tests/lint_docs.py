@@ -1,10 +1,12 @@
-"""Fail on documents that people would stumble over: `python3 tests/lint_docs.py [TOP]`.
+"""Fail on faults in documents: `python3 tests/lint_docs.py [TOP]`.
 
-A Markdown file has lines of at most 120 columns, links that lead somewhere (headings too), and names
-only files, folders and targets of make that exist; so do comments that name a document. The changelog says
-nothing twice. A table behind <!-- table N of FILE --> is the Nth table in the comments of that file.
-Looks at what git tracks or would,
-or at all that lies in a tree without git, as `make dist` makes one.
+A Markdown file has lines of at most 120 columns, links to existing targets (including
+headings), and names only existing files, folders and make targets. A comment names only
+existing documents. The changelog has no repeated entries. A table behind
+<!-- table N of FILE --> equals the Nth table in the comments of that file.
+
+Checks the files that git tracks or would track, or all files of a tree without git, such as
+that of `make dist`.
 """
 
 import fnmatch
@@ -44,7 +46,7 @@ def tracked(top):
 
 
 def anchors(text):
-    """Of headings, as GitHub makes them."""
+    """Anchors of headings, as GitHub creates them."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     heads = re.findall(r"^#+ (.*)$", prose, re.M)
     plain = (re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads)
@@ -52,7 +54,7 @@ def anchors(text):
 
 
 def alternatives(pattern):
-    """a.[ch] is a pattern already; {a,b} becomes two, <name> anything."""
+    """a.[ch] is a pattern already; {a,b} gives two patterns, <name> matches anything."""
     pattern = re.sub(r"<\w+>", "*", pattern)
     braces = re.search(r"\{([^}]*)\}", pattern)
     if not braces:
@@ -75,14 +77,15 @@ class Tree:
         self.targets = [name.replace("%", "*") for name in names]
 
     def has(self, path):
-        """Is there a file or folder of this name, every one if it is a pattern of several?"""
+        """Whether a file or folder of this name exists; for several alternatives, whether all
+        exist."""
         return all(
             fnmatch.filter(self.known, pattern.rstrip("/")) for pattern in alternatives(path)
         )
 
 
 def link_fault(tree, page, target):
-    """Why a link leads nowhere, or None."""
+    """The reason why a link has no target, or None."""
     if re.match(r"[a-z]+:", target):
         return None
     path, _, anchor = target.partition("#")
@@ -95,7 +98,7 @@ def link_fault(tree, page, target):
 
 
 def named_faults(tree, line):
-    """Paths and file names in code that nothing in the tree has."""
+    """Paths and file names in code marks that do not exist in the tree."""
     spans = [line] if line.startswith("    ") else CODE.findall(line)
     for span in spans:
         for word in re.split(r"[\s\"'=()]+", span):
@@ -128,7 +131,7 @@ def page_faults(tree, name):
 
 
 def changelog_faults(tree, name):
-    """Branches that are merged each bring their lines: what both have must not stand there twice."""
+    """A merge of two branches may duplicate lines that both have: report repeated lines."""
     seen = {}
     for number, line in enumerate((tree.top / name).read_text(encoding="utf-8").splitlines(), 1):
         if len(line) > 40 and line in seen:
@@ -137,7 +140,7 @@ def changelog_faults(tree, name):
 
 
 def tables(text, begins):
-    """The tables of a text whose lines begin so, each a list of rows without their padding."""
+    """The tables of a text whose lines begin with `begins`, each a list of rows without padding."""
     found, inside = [], False
     for line in text.splitlines():
         row = line[len(begins) :] if line.startswith(begins + "|") else ""
@@ -164,7 +167,7 @@ def table_faults(tree, name):
 
 
 def comment_faults(tree, name):
-    """Documents that are named in code, and are not there. A decision may be named by its number."""
+    """Documents that are named in code but do not exist. A decision may be named by its number."""
     text = (tree.top / name).read_text(encoding="utf-8", errors="ignore")
     for number, line in enumerate(text.splitlines(), 1):
         for word in DOCUMENT.findall(line):

@@ -1,9 +1,10 @@
-"""Render every folder of deploy/kubernetes/, and its components together, and check what comes out:
+"""Render every folder of deploy/kubernetes/, and its components together, and check the result:
 `lint_kubernetes.py [--write-rule]`.
 
-Kubernetes' own kinds against its schemas, those of Prometheus' operator and KEDA against models made from
-theirs, KServe's against its schemas (kserve_schemas.py), nothing unknown allowed; then checkov, with the
-exceptions that the files argue. --write-rule writes the operator's copy of deploy/monitoring/rules.yaml anew.
+Kubernetes' own kinds are checked against its schemas, those of Prometheus' operator and KEDA
+against models derived from theirs, KServe's against its schemas (kserve_schemas.py); unknown
+fields are refused. Then checkov runs, with the exceptions that the files justify. --write-rule
+writes the operator's copy of deploy/monitoring/rules.yaml.
 """
 
 import importlib.util
@@ -22,7 +23,8 @@ import yaml
 
 
 def leave_bare(name):
-    """A package of models, without the versions of all kinds that it imports of itself, for seconds."""
+    """Import a package of models without its submodules for all versions, which would take
+    seconds."""
     places = importlib.util.find_spec(name).submodule_search_locations
     sys.modules[name] = types.ModuleType(name)
     sys.modules[name].__path__ = places
@@ -71,7 +73,8 @@ def rule_text():
 
 
 def folders(temporary):
-    """What can be rendered: the folders that are there, the README's, and all components that go together."""
+    """The folders to render: existing ones, the README's, and all components that can be
+    combined."""
     for path in sorted(FOLDER.rglob("kustomization.yaml")):
         if "kind: Component" not in path.read_text():
             yield path.parent
@@ -92,12 +95,12 @@ def folders(temporary):
 def render(folder):
     command = [BINARIES / "kubectl", "kustomize", folder]
     ran = subprocess.run(command, capture_output=True, text=True)
-    # What kustomize warns of (fields that are to be replaced by others) counts as a fault too.
+    # A warning of kustomize (deprecated fields) counts as a fault, too.
     return ran.stdout, ran.stderr
 
 
 def lost(given, kept, path):
-    """Paths of what a model left out or changed: it knows them not."""
+    """Paths of unknown fields, which a model dropped or changed."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for key in given:
             if key not in kept:
@@ -116,7 +119,7 @@ def model_faults(document):
         read = MODELS[document["kind"]].model_validate(document)
     except ValueError as error:
         return [str(error)]
-    # The models pass over what they do not know.
+    # Models ignore unknown fields.
     kept = read.model_dump(by_alias=True, exclude_unset=True, mode="json")
     return list(lost(document, kept, document["kind"]))
 
@@ -130,7 +133,9 @@ def schema_faults(document):
 
 
 def kserve_faults(document):
-    """What says what it is called has the same form everywhere, and a schema of KServe leaves it to others."""
+    """Returns the faults of a document of KServe. KServe's schemas do not check the metadata:
+    these are checked as those of a ConfigMap, since metadata have the same form in every
+    kind."""
     schema = {"$defs": KSERVE["$defs"], **KSERVE[document["kind"]]}
     found = jsonschema.Draft202012Validator(schema).iter_errors(document)
     faults = [f"{error.json_path}: {error.message}" for error in found]
@@ -153,7 +158,8 @@ def image_faults(text):
 
 
 def checkov_faults(folder):
-    """Runs the part of checkov that checks manifests. Its command imports the parts for twenty other formats."""
+    """Run the part of checkov that checks manifests. Its command would import the parts for twenty
+    other formats."""
     report = Runner().run(str(folder), runner_filter=RunnerFilter(framework=["kubernetes"]))
     if not report.passed_checks:
         yield "checkov has checked nothing"

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Build one tree and run every test there is against it:
+# Build one tree and run all tests with it:
 #
 #   tests/run.sh [release|debug|asan|tsan] [pytest arguments ...]
 #
-# Ends with one line that sums everything: "N passed, N failed, N skipped". Exit status 1 if
-# anything failed, if nothing ran, or, with CI set, if anything was skipped.
-# Logs: build/MODE/test-logs/. JOBS=N sets how many programs run side by side.
+# The last line sums up all results: "N passed, N failed, N skipped". Exit status 1 if a test failed, if nothing ran,
+# or, with CI set, if a test was skipped.
+# Logs: build/MODE/test-logs/. JOBS=N sets how many programs run in parallel.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -26,17 +26,18 @@ targets='all opencl unit-tests kernel-tests'
 # shellcheck disable=SC2086  # a list of words
 ${MAKE:-make} --no-print-directory -s -j"$jobs" MODE="$mode" WERROR="${CI:+-Werror}" $targets
 
-# A run that is cut short (second signal) leaves its threads to the end of the process.
+# report_thread_leaks=0: a tallyd that a second signal aborts does not join its threads.
 supp=$PWD/tests/sanitizers
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-# No alternate stacks: GCC 12's runtime fails to unmap a thread's on processors with large registers, and aborts.
+# No alternate signal stacks: on processors with large registers, GCC 12's runtime fails to unmap a thread's stack,
+# and aborts.
 export ASAN_OPTIONS="detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:quarantine_size_mb=32:use_sigaltstack=0"
 export LSAN_OPTIONS="suppressions=$supp/lsan.supp:print_suppressions=0"
 export TSAN_OPTIONS="suppressions=$supp/tsan.supp:halt_on_error=1:second_deadlock_stack=1:report_thread_leaks=0:ignore_noninstrumented_modules=1"
 export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
 
-# Programs: shell suites, kernel suites, cmocka suites, the longest first, so that no core is idle
-# at the end. Each leaves its counts in $logs/*.count.
+# Shell suites, kernel suites and cmocka suites; the longest first, so that no core is idle at the end. Each writes
+# its counts to $logs/*.count.
 programs=''
 [ "$mode" != asan ] || programs=tests/fuzz/corpus.sh
 [ ! -e tests/client/run.sh ] || programs="$programs tests/client/run.sh"
@@ -49,16 +50,16 @@ for source in tests/kernels/test_corpus.c tests/kernels/test_scan_device.c \
     esac
 done
 export TALLY_TEST_BUILD="$build" TALLY_TEST_BIN="$bin" TALLY_TEST_MODE="$mode" TALLY_TEST_LOGS="$logs"
-# What Python makes of the tests and their packages is kept, also where the environment says that it is
-# not to be: else each of pytest's processes compiles all of it again, a dozen seconds of a processor.
+# Cache Python bytecode even if the environment forbids it: otherwise each of pytest's processes compiles all tests
+# and packages again, which takes a dozen seconds of processor time.
 export PYTHONDONTWRITEBYTECODE=
 "$venv/bin/python" -m pytest tests/integration tests/client/python -q --collect-only >"$logs/collected" 2>&1 &
 # shellcheck disable=SC2086  # a list of words
 [ -z "$programs" ] || printf '%s\n' $programs | xargs -P "$jobs" -I{} sh tests/run_one.sh {}
 
-wait # what was collected in vain says why when the tests run
+wait # a failed collection is reported when the tests run
 
-# More processes than cores: many of these tests wait for timeouts to pass.
+# More processes than cores: many tests wait for timeouts.
 status=0
 TALLYD=$PWD/$bin/tallyd "$venv/bin/python" -m pytest tests/integration tests/client/python -q -n "$((jobs + 3))" --dist worksteal \
     --junitxml="$logs/pytest.xml" -o junit_logging=no "$@" || status=$?

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Run one test program and leave "N passed, N failed, N skipped" in $TALLY_TEST_LOGS/NAME.count.
-# A program says how it went in TAP (cmocka) or by such a closing line of its own; its exit
-# status counts too, so a crash is never taken for a pass. Shows the log of a failure only.
+# Run one test program and write "N passed, N failed, N skipped" to $TALLY_TEST_LOGS/NAME.count. The result is the
+# program's TAP (cmocka) or its closing line, combined with its exit status, so that a crash never counts as a pass.
+# The log is shown only after a failure.
 set -u
 
 program=$1
@@ -10,15 +10,15 @@ log=$TALLY_TEST_LOGS/$name.log
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 started=$(date +%s)
-limit=1500 # for what hangs: a busy machine is ten times as slow as an idle one
+limit=1500 # for programs that hang: a busy machine is ten times as slow as an idle one
 case $program in
 *.sh) timeout -k 10 "$limit" sh "$program" >"$log" 2>&1 ;;
 *) timeout -k 10 "$limit" "$program" >"$log" 2>&1 ;;
 esac
 status=$?
 
-# How long it took, and how much processor time that was: user and system time of its processes.
-times >"$log.times" # not in a pipe: a subshell would count its own children
+# Elapsed time, and user and system time of all processes.
+times >"$log.times" # no pipe here: in a subshell, times would count only the children of the subshell
 cost="$(($(date +%s) - started)) s, processor $(awk 'NR == 2 {
     split($1, user, /[ms]/); split($2, kernel, /[ms]/)
     printf "%.1f s", 60 * (user[1] + kernel[1]) + user[2] + kernel[2] }' "$log.times")"
@@ -39,7 +39,7 @@ if [ -z "$closing" ]; then
             printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped
         }' "$log")
 fi
-# What the exit status says: a program without counts is one test, one that failed has a failure.
+# Apply the exit status: a program without counts is one test; a program with a bad status has at least one failure.
 closing=$(printf '%s\n' "$closing" | awk -v status="$status" '
     {
         passed = $1; failed = $3; skipped = NF > 4 ? $5 : 0

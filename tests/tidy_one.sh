@@ -1,10 +1,10 @@
 #!/bin/sh
-# clang-tidy one source, unless just this text passed before: the key is what the preprocessor makes of
-# it (comments kept: they hold NOLINT), the flags, the configuration, the depth and $TIDY_VERSION. One a
-# process: its analyser mistakes things for those of the file before.
+# Run clang-tidy on one source, unless the same text passed before. The key is the preprocessor's output (with
+# comments, which may have NOLINT), the flags, the configuration, the depth and $TIDY_VERSION. Each source needs its
+# own process, as the analyser confuses objects with those of the file before.
 #
-# TIDY_NODES: states that clang's analyser looks at in one function, nearly all of the time.
-# 225000 are clang's own; with 25000 a file takes a fifth as long (make kernel-proofs: all).
+# TIDY_NODES: limit on the states that clang's analyser visits in one function; they take nearly all of the time.
+# clang's default is 225000; with 25000 a file takes a fifth of the time (make kernel-proofs: all).
 set -u
 
 source=$1

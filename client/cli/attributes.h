@@ -21,16 +21,16 @@ struct attributes {
 int attributes_read(const struct settings *settings, enum tally_dtype dtype,
                     struct attributes *attributes);
 
-/* Return the sums of a line minus its elements: with --include-initial one for each segment,
- * else 0. */
+/* Return the number of sums of a line minus the number of its elements: with --include-initial
+ * one for each segment, else 0. */
 uint64_t attributes_extra_sums(const struct attributes *attributes);
 
 /* Return the scan of a tensor with these attributes. `sizes` must outlive the scan. */
 struct tally_scan attributes_scan(const struct attributes *attributes, int rank,
                                   const int64_t *sizes, int64_t axis);
 
-/* Whether text with integers alone must be read as float64: --output-dtype is a float type, or
- * --initial is not an integer. */
+/* Return whether text with integers alone must be read as float64: --output-dtype is a float
+ * type, or --initial is not an integer. */
 bool attributes_need_float(const struct settings *settings);
 
 #endif

@@ -117,7 +117,7 @@ static int choose_formats(const struct settings *settings, struct source *source
     return EXIT_DONE;
 }
 
-/* Whether the result would be written to the input file through standard output. */
+/* Return whether the result would be written to the input file through standard output. */
 static bool is_own_output(const struct source *source, const char *output)
 {
     struct stat from;
@@ -126,7 +126,7 @@ static bool is_own_output(const struct source *source, const char *output)
            S_ISREG(from.st_mode) && from.st_dev == to.st_dev && from.st_ino == to.st_ino;
 }
 
-/* Whether the command line has an option that describes the sum or the tensor. */
+/* Return whether the command line has an option that describes the sum or the tensor. */
 static bool sum_is_described(const struct settings *settings)
 {
     return settings->axis_given || settings->exclusive || settings->reverse ||

@@ -72,8 +72,8 @@ struct parts_job {
     bool in_order;              /* the parts must be read, or written, from first to last */
     bool whole;                 /* the tensor is one part, described by the next three lists */
     struct number_list shape;   /* sizes of the tensor */
-    struct number_list strides; /* layout of the elements; count 0: packed */
-    struct number_list output_strides; /* layout of the sums; count 0: packed */
+    struct number_list strides; /* layout of the elements; count 0: contiguous */
+    struct number_list output_strides; /* layout of the sums; count 0: contiguous */
 };
 
 /* ---- sums ---- */
@@ -133,10 +133,10 @@ static void describe_whole(const struct parts_job *job, struct tally_scan *scan)
     scan->axis = job->settings->axis;
 }
 
-/* Whether to repeat a part. The server must have answered before; now it cannot be reached, or
- * a proxy cannot reach it (502). The first attempt is an exception: its connection may have
- * broken in the middle of the answer, and libtally does not repeat a request whose answer
- * overwrites the elements. */
+/* Return whether to repeat a part. The server must have answered before; now it cannot be
+ * reached, or a proxy cannot reach it (502). The first attempt is an exception: its connection
+ * may have broken in the middle of the answer, and libtally does not repeat a request whose
+ * answer overwrites the elements. */
 static bool worth_waiting(const struct parts_job *job, const struct tally_error *err,
                           int64_t since_ns, bool first)
 {
@@ -150,7 +150,7 @@ static bool worth_waiting(const struct parts_job *job, const struct tally_error 
            (double)(now_ns() - since_ns) / 1e9 < patience;
 }
 
-/* Wait until a submitted part is done, and show the progress meanwhile. Returns its status. */
+/* Wait until a submitted part is done, showing the progress. Returns its status. */
 static enum tally_status await_part(struct slot *slot)
 {
     while (slot->running) {
@@ -374,7 +374,7 @@ static int run_job(struct parts_job *job)
     progress_begin(job->settings->quiet);
     const int status = paired ? sum_pairs(job) : sum_parts(job);
     job->failed = status != EXIT_DONE;
-    (void)tally_wait(job->client, -1); /* a part may be submitted when another fails */
+    (void)tally_wait(job->client, -1); /* after a failure another part may be in flight */
     progress_end();
     return status;
 }
@@ -463,7 +463,7 @@ static int open_whole(struct parts_job *job, enum format input)
 }
 
 /* Set the size of an open axis to the last offset, or to 0 for text without a line. libtally
- * compares a size that is known to the offsets. */
+ * compares the offsets with the size of the axis, which must be known. */
 static void close_axis(struct parts_job *job, int64_t axis)
 {
     const struct tally_scan *scan = &job->attributes.scan;
@@ -532,7 +532,7 @@ static int open_tensor(struct parts_job *job, enum format input, enum format out
     if (tensor->fortran_order && output != FORMAT_NPY) {
         if (bytes->stream) {
             STEP(source_load(bytes));
-            STEP(tensor_of_npy(bytes, tensor)); /* again, now that the length is known */
+            STEP(tensor_of_npy(bytes, tensor)); /* a second time: now the length is known */
         }
         job->whole = true;
         shape_in_c_order(job);

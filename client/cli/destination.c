@@ -112,7 +112,7 @@ void destination_close(struct destination *destination)
     free(destination->temporary);
 }
 
-/* Whether fd is standard output, also by another name such as /dev/stdout. */
+/* Return whether fd is standard output, also by another name such as /dev/stdout. */
 static bool is_standard_output(int fd)
 {
     struct stat about;

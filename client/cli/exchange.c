@@ -59,9 +59,9 @@ static int give_up(void *user, int64_t sent, int64_t send_total, int64_t receive
     return interrupted();
 }
 
-/* Whether the answer is one complete object, judged by its brackets and quotes. The end of an
- * answer without Content-Length may be the end of a broken connection. Control characters other
- * than blanks are refused, because a terminal may execute them. */
+/* Return whether the answer is one complete object, judged by its brackets and quotes. The end
+ * of an answer without Content-Length may be the end of a broken connection. Control characters
+ * other than blanks are refused, because a terminal may execute them. */
 static bool is_whole_object(const struct exchange *exchange)
 {
     const size_t count = text_trimmed(exchange->bytes, exchange->count);

@@ -137,7 +137,7 @@ static bool is_missing(const struct field *field)
 {
     static const char *const words[] = {"N/A", "#N/A",    "<NA>", "NaT", "NULL", "None",
                                         "nil", "missing", "-",    "--",  "?",    "."};
-    const char *at = field->at; /* "Na" is no missing value: sodium */
+    const char *at = field->at; /* "Na" may mean sodium: not a missing value */
     const bool na = field->count == 2 && (memcmp(at, "NA", 2) == 0 || memcmp(at, "na", 2) == 0);
     return field->count == 0 || na || is_listed(field, words, ARRAY_COUNT(words));
 }

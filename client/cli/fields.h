@@ -60,10 +60,11 @@ struct field field_content(const struct field *field);
 enum field_kind field_read(const struct dialect *dialect, const struct field *field,
                            enum dtype dtype, void *out);
 
-/* Whether the field is written as an integer: digits with or without a sign, true or false. */
+/* Return whether the field is written as an integer: digits with or without a sign, true or
+ * false. */
 bool field_is_integer(const struct field *field);
 
-/* Whether the field can be the name of a column: it has a letter, and is not a number, a
+/* Return whether the field can be the name of a column: it has a letter, and is not a number, a
  * boolean or a missing value. */
 bool field_is_name(const struct dialect *dialect, const struct field *field);
 

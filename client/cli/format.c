@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     NPY_MAGIC_BYTES = 6,
@@ -31,7 +32,7 @@ enum format format_of_file(const char *name)
     const char *dot = name == NULL ? NULL : strrchr(name, '.');
     for (size_t i = 0; dot != NULL && i < ARRAY_COUNT(formats); i++) {
         for (size_t k = 0; k < 2 && formats[i].endings[k] != NULL; k++) {
-            if (strcmp(formats[i].endings[k], dot) == 0) {
+            if (strcasecmp(formats[i].endings[k], dot) == 0) {
                 return (enum format)i;
             }
         }
@@ -65,8 +66,8 @@ static const char *const advices[] = {
     [CONTENT_JSON] = "give --format json",
     [CONTENT_NPY] = "give --format npy",
     [CONTENT_ZIP] =
-        "save one array of it as NPY, numpy.save('x.npy', numpy.load('x.npz')['NAME'])",
-    [CONTENT_GZIP] = "unpack it on the way, zcat FILE | tally cumsum",
+        "save an array, numpy.save('x.npy', numpy.load('x.npz')['NAME']), or the sheet as CSV",
+    [CONTENT_GZIP] = "decompress it on the way, zcat FILE | tally cumsum",
     [CONTENT_PICKLE] = "save the array with numpy.save",
     [CONTENT_CSV] = "give --format text, or csv",
     [CONTENT_ARRAY_TEXT] = "write json.dumps(x.tolist()), or save it with numpy.save",

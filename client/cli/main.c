@@ -20,7 +20,8 @@ enum {
     COMMENTS_MAX = 100 /* lines skipped in search of a hash, at most: the file may be endless */
 };
 
-/* Whether a line has the form of the server's --token-file: NAME:HASH or NAME:HASH:SCOPES. */
+/* Return whether a line has the form of the server's --token-file: NAME:HASH or
+ * NAME:HASH:SCOPES. */
 static bool is_hash_line(const char *line)
 {
     static const char hex[] = "0123456789abcdefABCDEF";
@@ -165,8 +166,8 @@ static int run_command_line(int argc, char **argv)
     return settings.help ? EXIT_DONE : EXIT_USAGE;
 }
 
-/* Whether standard output is a pipe or a socket that its reader has closed. errno does not
- * tell: it may be that of a later call than the failed write. */
+/* Return whether standard output is a pipe or a socket that its reader has closed. errno does
+ * not show it: a later call than the failed write may have changed errno. */
 static bool reader_has_left(void)
 {
     struct pollfd about = {.fd = STDOUT_FILENO, .events = POLLOUT};

@@ -49,7 +49,7 @@ struct settings {
     bool json;
 
     const char *output;
-    int format;        /* enum format; 0, as for the other choices below: not given */
+    int format;        /* enum format; here and in the next choices 0 means: not given */
     int output_format; /* enum format */
     int dtype;         /* 1 + enum tally_dtype */
     int output_dtype;  /* 1 + enum tally_dtype */
@@ -80,7 +80,7 @@ struct settings {
     const char *name;     /* second operand: name of a new token; NULL: none */
 };
 
-/* Whether --strides or --output-strides was given. */
+/* Return whether --strides or --output-strides was given. */
 static inline bool settings_have_strides(const struct settings *settings)
 {
     return settings->strides.count > 0 || settings->output_strides.count > 0;

@@ -288,8 +288,8 @@ static int store_operand(const char *word, const char *before, struct settings *
                           command_rows[command].name);
 }
 
-/* Whether a word such as -axis, parsed as the letter a with the value "xis", is the name of an
- * option. */
+/* Return whether a word such as -axis, parsed as the letter a with the value "xis", is the name
+ * of an option. */
 static bool is_misspelled(const char *word, const char *value)
 {
     if (word[0] != '-' || value != word + 2) {

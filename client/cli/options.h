@@ -7,7 +7,7 @@
 
 #include "client/cli/option_table.h"
 
-/* Whether an option is allowed for a command. */
+/* Return whether an option is allowed for a command. */
 bool option_is_on(const struct option_row *row, enum command_id command);
 
 /* Parse the command line into *settings, which has the defaults on entry. settings->command is

@@ -14,13 +14,14 @@ struct part_sink {
     enum format format;
     const struct tensor *tensor;      /* borrowed: type and shape of the sums */
     const struct cutting *cutting;    /* borrowed: division of the sums into boxes */
-    const struct text_reader *reader; /* borrowed: the input, if it is text; else NULL */
+    const struct text_reader *reader; /* borrowed: the input if it is text; NULL: not text */
     struct text_writer writer;        /* used for JSON, text and CSV */
     bool begun;                       /* the bytes before the sums are written */
     uint64_t head_bytes;              /* bytes of the NPY header; 0: not NPY */
 };
 
-/* Whether parts must be written from first to last: text, or output that is not a file. */
+/* Return whether parts must be written from first to last: text, or output that is not a
+ * file. */
 bool part_sink_in_order(enum format format, const char *name);
 
 /* Open the destination. Nothing is written yet. */

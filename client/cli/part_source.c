@@ -23,7 +23,7 @@ enum {
  * Returns EXIT_DONE, or EXIT_USAGE after complaining. */
 static int check_length(const struct source *source, struct tensor *tensor, const char *hint)
 {
-    uint64_t known = 1; /* product of all sizes except the open one: elements, later bytes */
+    uint64_t known = 1; /* product of all sizes but the open one: first elements, then bytes */
     bool fits = true;
     int open = -1;
     for (int i = 0; i < tensor->shape.count; i++) {

@@ -39,7 +39,7 @@ struct cutting {
     uint64_t length_step; /* elements of a box along the axis, at most */
     bool chained;         /* the axis is cut: a box needs the carry of the box before */
     bool reverse;         /* the first box of a line is at the end of the axis */
-    uint64_t extra;       /* sums of a line minus its elements (--include-initial) */
+    uint64_t extra;       /* additional sums of a line, those of --include-initial */
     size_t element_bytes;
 };
 

@@ -64,7 +64,7 @@ void catch_interrupts(void)
     struct sigaction action;
     memset(&action, 0, sizeof action);
     (void)sigfillset(&action.sa_mask);
-    action.sa_handler = on_wake; /* before on_interrupt(), which starts the alarm */
+    action.sa_handler = on_wake; /* set before on_interrupt(), which starts the alarm */
     (void)sigaction(SIGALRM, &action, NULL);
     action.sa_handler = on_interrupt;
     (void)sigaction(SIGINT, &action, NULL);
@@ -244,7 +244,7 @@ static void draw_progress(double summed, double total, double seconds)
     figures_text(summed, total, seconds, figures);
     struct winsize size = {.ws_col = 0};
     bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0;
-    int room = (known ? size.ws_col : 80) - 12; /* only one line can be cleared */
+    int room = (known ? size.ws_col : 80) - 12; /* a longer bar could not be cleared */
     int width = room - (int)strlen(figures) - 3;
     if (width > 5 && total >= 0) {
         width = width < (int)sizeof full - 1 ? width : (int)sizeof full - 1;

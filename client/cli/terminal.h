@@ -47,7 +47,7 @@ int complain_errno(int status, const char *name);
 /* Complain about a failed call. Returns its exit status. */
 int complain_error(const struct tally_error *err);
 
-/* Whether a descriptor may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
+/* Return whether a descriptor may be coloured: a terminal, NO_COLOR unset, TERM not dumb. */
 bool colour_allowed(int fd);
 
 /* Ignore SIGPIPE and SIGXFSZ: write() returns EPIPE and EFBIG instead. A broken connection must

@@ -26,7 +26,7 @@ enum {
     QUOTE_BYTES = 40,       /* bytes of a field that a complaint shows */
     ADVICE_TEXT = 256,
     COMPLAINT_TEXT = 512,
-    LINE_IS_WIDER = -1 /* no exit status: the line needs float64, and the type is still int64 */
+    LINE_IS_WIDER = -1 /* not an exit status: the type is int64, and the line needs float64 */
 };
 
 #define PLAIN_NUMBER "with a decimal point and without separators of thousands"
@@ -84,20 +84,22 @@ static void advise_word(const struct text_reader *reader, const struct field *fi
         delimiter = c != '\0' && c != decimal && c != *other ? strchr(";|\t ", c) : NULL;
     }
     const bool mark = memchr(content.at, *other, content.count) != NULL;
-    if (field_is_name(&reader->dialect, field)) {
-        (void)snprintf(advice, ADVICE_TEXT,
-                       reader->fields > 1 ? "; --columns names the columns to sum" : "");
-    } else if (delimiter != NULL && reader->dialect.delimiter != ' ') {
+    const bool name = field_is_name(&reader->dialect, field);
+    if (!name && delimiter != NULL && reader->dialect.delimiter != ' ') {
         (void)snprintf(advice, ADVICE_TEXT,
                        "; the first line separates fields by '%c': give another --delimiter%s",
                        reader->dialect.delimiter,
                        mark || reader->dialect.delimiter == ',' ? ", or --decimal ," : "");
-    } else if (mark) {
+    } else if (!name && mark) {
         (void)snprintf(advice, ADVICE_TEXT, "; %s",
                        decimal == ','
                            ? "--decimal , allows no point in a number"
                            : "give --decimal , for decimal commas, and write numbers "
                              "without separators of thousands");
+        return;
+    }
+    if (reader->fields > 1 && reader->chosen == NULL) {
+        text_append(advice, ADVICE_TEXT, "; --columns names the columns to sum");
     }
 }
 
@@ -155,8 +157,8 @@ static int read_field(const struct text_reader *reader, number_reader read, cons
     return kind == FIELD_NUMBER || nan ? EXIT_DONE : refuse_field(reader, field, dtype, kind);
 }
 
-/* Refuse a line whose number of fields is not that of the first line. 0: an empty line,
- * allowed. */
+/* Refuse a line whose number of fields differs from that of the first line. An empty line, with
+ * 0 fields, is valid. */
 static int check_count(const struct text_reader *reader, uint64_t fields)
 {
     const char delimiter = reader->dialect.delimiter;
@@ -350,8 +352,9 @@ static bool choose_field(struct text_reader *reader, const char *word, size_t co
     return found;
 }
 
-/* Choose the fields that --columns lists. */
-static int choose_fields(struct text_reader *reader, const char *list, const char *header)
+/* Choose the fields that --columns lists. `line` is the first line; named: its fields are names. */
+static int choose_fields(struct text_reader *reader, const char *list, const char *line,
+                         bool named)
 {
     reader->chosen = calloc(reader->fields, sizeof *reader->chosen);
     if (reader->chosen == NULL) {
@@ -359,13 +362,12 @@ static int choose_fields(struct text_reader *reader, const char *list, const cha
     }
     for (;;) {
         const size_t count = strcspn(list, ",");
-        if (!choose_field(reader, list, count, header)) {
+        if (!choose_field(reader, list, count, named ? line : NULL)) {
             return complain(EXIT_USAGE,
                             "--columns: %s has no column '%.*s': the first line has %" PRIu64
-                            " field%s%s%.200s",
+                            " field%s: %.200s",
                             reader->bytes->name, (int)count, list, reader->fields,
-                            reader->fields == 1 ? "" : "s", header != NULL ? ": " : "",
-                            header != NULL ? header : ", and is no header");
+                            reader->fields == 1 ? "" : "s", line);
         }
         if (list[count] == '\0') {
             break;
@@ -379,7 +381,7 @@ static int choose_fields(struct text_reader *reader, const char *list, const cha
     return EXIT_DONE;
 }
 
-/* Whether --columns has a word that is not the number of a field. */
+/* Return whether --columns has a word that is not the number of a field. */
 static bool names_columns(const char *list)
 {
     return list != NULL && list[strspn(list, "0123456789,")] != '\0';
@@ -417,7 +419,7 @@ static int read_first_line(struct text_reader *reader, const struct settings *se
     }
     int status = settings->columns == NULL
                      ? EXIT_DONE
-                     : choose_fields(reader, settings->columns, named ? text : NULL);
+                     : choose_fields(reader, settings->columns, text, named);
     cursor = (struct field_cursor){line, end, false};
     for (uint64_t i = 0; status == EXIT_DONE && !named && i < reader->fields; i++) {
         (void)field_next(dialect, &cursor, &field);

@@ -61,9 +61,9 @@ struct text_batch {
     uint64_t count;          /* out: number of rows; 0 at the end of the text */
 };
 
-/* Read the next rows. Returns when the batch is full, at the end of the text, before a line of
- * another type or that cannot be read, or gather_ms (-1: no limit) after the first row. Returns
- * EXIT_DONE or an exit status. */
+/* Read the next rows. Returns when the batch is full, at the end of the text, before a line
+ * that has another type or cannot be read, or gather_ms (-1: no limit) after the first row.
+ * Returns EXIT_DONE or an exit status. */
 int text_reader_read(struct text_reader *reader, struct text_batch *batch, int gather_ms);
 
 #endif

@@ -1,6 +1,6 @@
 /* Writer of sums as text. JSON is an array that is nested like the tensor. In text and CSV a
- * line has the sums of one index of all dimensions but the last; of a tensor with one
- * dimension, one sum.
+ * line has the sums along the last dimension; if the tensor has one dimension, a line has one
+ * sum.
  *
  * With --columns the lines of the input are written again, and sums replace the numbers that
  * were summed. Numbers have the digits that the service prints (proto/json/number_text.h). NaN

@@ -1,6 +1,6 @@
 /* Columns, for CPUs: lines that are neighbours in memory, scanned one vector of lines at a
- * time. A work-item processes a strip of columns, or a partition of one, and adds rows to
- * rows:
+ * time. A work-item processes a strip of columns, or a partition of one, and adds each row
+ * to the sums of the rows before it:
  *
  *              line 0  line 1  line 2 ...             down the axis:
  *      row 0      x       x       x      a vector     rows 0-7 | rows 8-15 | ...
@@ -25,8 +25,8 @@
 /* Distance from the scanned row to the prefetched one, or eight rows if that is more: shorter
  * distances slow columns down. */
 #define PREFETCH_AHEAD_BYTES 8192
-/* Smaller tensors, just received, are in a cache: prefetching would take up to a fifth of the
- * time. */
+/* Smaller tensors are still in a cache, because they were received just before the scan:
+ * prefetching would take up to a fifth of the time. */
 #define PREFETCH_TENSOR_BYTES (8 << 20)
 
 /* A strip of columns. Steps are in the direction of traversal. */

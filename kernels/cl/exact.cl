@@ -172,7 +172,7 @@ static inline ulong exact_number(ulong magnitude, uint *place)
 {
     const ulong field = magnitude >> EXACT_FRACTION;
     const ulong fraction = magnitude & (EXACT_HIDDEN - 1);
-    *place = (uint)(field > 0 ? field - 1 : 0); /* field 0: subnormal, same weight as 1 */
+    *place = (uint)(field > 0 ? field - 1 : 0); /* field 0, subnormal: same unit as field 1 */
     return field > 0 ? fraction | EXACT_HIDDEN : fraction;
 }
 
@@ -194,7 +194,8 @@ static inline bool exact_add_inside(struct exact *s, ulong number, uint place, b
     const ulong next = minus ? w[1] - high : w[1] + high;
     const ulong second = minus ? next - carry : next + carry;
     const bool more = minus ? w[1] < high || next < carry : next < high || second < carry;
-    /* The highest word must not overflow, and must not become a mere sign word. */
+    /* The highest word must not overflow, and must not become one that only repeats the
+     * sign. */
     const bool reaches_top = at + 2 == s->high;
     const ulong top = reaches_top ? second : s->words[s->high - 1];
     const ulong before = s->words[s->high - 1];

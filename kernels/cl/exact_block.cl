@@ -2,19 +2,21 @@
  *
  * A block has at most EXACT_BLOCK elements, contiguous in the order of traversal, and a whole
  * number of vectors: the caller pads it with zeros. A pass over the exponents of the block,
- * together with the line's sum so far, determines the bits that the sums of the block can
- * have: they are multiples of 2^low and smaller than 2^top. The number of bits determines the
- * method of addition. All methods are exact, so the choice does not change a bit of a result.
+ * together with the line's sum so far, determines the bits that the sums of the block can have:
+ * they are multiples of 2^low and smaller than 2^top. The number of bits determines the method
+ * of addition. All methods are exact, so the choice does not change a bit of a result.
  *
- *   bits       type               sums are up to 43   16-bit floats      pairs of 32-bit
- *              integers, with AVX-512 (exact_vector.cl) up to 53   all but float64    float64
- *              numbers up to 62   float32            64-bit integers, if the processor converts
- *              these up to 102  all                two limbs of 52 bits, unit and carry apart,
- *              in 64-bit integers up to 154  float64            three limbs more       all
- *              the exact sum itself, element by element (exact.cl)
+ *   bits       type               sums are
+ *   up to 43   16-bit floats      pairs of 32-bit integers, with AVX-512 (exact_vector.cl)
+ *   up to 53   all but float64    float64 numbers
+ *   up to 62   float32            64-bit integers, if the processor converts these
+ *   up to 102  all                two limbs of 52 bits, each added up as 64-bit integers
+ *   up to 154  float64            three limbs
+ *   more       all                the exact sum itself, element by element (exact.cl)
  *
- * Limbs (exact_vector.cl) are scanned independently of each other; EXACT_BLOCK of them cannot
- * overflow. A block of this size and the next one fit into a first-level cache of 32 KiB. */
+ * Limbs (exact_vector.cl) are scanned independently of each other; the sum of EXACT_BLOCK limbs
+ * cannot overflow. A block of this size and the next one fit into a first-level cache of 32
+ * KiB. */
 #define EXACT_BLOCK_BITS (ELEM_BYTES == 8 ? 10 : 11)
 #define EXACT_BLOCK      (1 << EXACT_BLOCK_BITS) /* elements */
 
@@ -24,11 +26,11 @@ struct order {
     bool reverse; /* from the last element in memory to the first */
     bool rows;    /* the elements are short contiguous rows; otherwise they belong to one
                      line */
-    uint length;  /* elements of a row, at least those of a vector */
+    uint length;  /* elements of a row, at least as many as a vector has */
 };
 
-/* Prefetch the block behind `count` elements; `in` is the first of them in the order of
- * traversal. */
+/* Prefetch the block that follows a block of `count` elements. `in` is the first element of
+ * that block in the order of traversal. */
 INLINE void block_prefetch(const elem_t *in, long step, uint count)
 {
     for (uint i = 0; i < count; i += CACHE_LINE_BYTES / ELEM_BYTES) {
@@ -38,13 +40,13 @@ INLINE void block_prefetch(const elem_t *in, long step, uint count)
 
 /* ---- methods of addition ----
  *
- * Each function add_*() scans `count` elements. On entry `carry` has the sum before them in
- * all lanes, on return the sum after them. Short rows are scanned like one line, and the sum
- * before a row is subtracted from its sums: both are exact, and so is the difference. */
+ * Each function add_*() scans `count` elements. On entry `carry` has the sum before them in all
+ * lanes, on return the sum after them. Short rows are scanned as one line, and the sum before a
+ * row is subtracted from its sums; the difference is exact, as both are. */
 
 /* Return the index of the vector of `lanes` elements that the traversal reaches after i
- * elements, and prefetch the same index of the next block, which follows in memory. Prefetches
- * between the additions do not wait for each other; those of a whole block at once do. */
+ * elements, and prefetch the same index of the next block, which follows in memory. A prefetch
+ * between additions delays nothing; prefetching a whole block at once does. */
 INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, uint i)
 {
     const uint at = o.reverse ? count - lanes - i : i;
@@ -52,13 +54,14 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
     return at;
 }
 
-/* The sum after the last element of the traversal in a vector, in all lanes. */
+/* LAST: a vector whose lanes all have the same value, the sum in the last lane of `running` in
+ * the order of traversal. */
 #define LANE_COUNT(x)          (sizeof(x) / sizeof((x)[0]))
 #define LAST(running, reverse) \
     ((__typeof__(running))((running)[(reverse) ? 0 : LANE_COUNT(running) - 1]))
 
 /* Subtract from the sum of each lane the sum before its row.
- * left          elements from this vector on of the row in which the vector begins
+ * left          elements that remain of the row in which the vector begins
  * base          the sum before that row; replaced by the sum before the row in which the next
  *               vector begins
  * unbiased(x)   a sum without the bias of its representation
@@ -78,7 +81,7 @@ INLINE uint place_of(const elem_t *in, struct order o, uint count, uint lanes, u
         }                                                                                   \
     } while (0)
 
-/* Return `left` for the next vector. */
+/* Return `left` (FROM_ROW) for the next vector. */
 INLINE uint row_left(struct order o, uint left, uint lanes)
 {
     return (left <= lanes ? left + o.length : left) - lanes;
@@ -173,10 +176,10 @@ INLINE void add_reals(const elem_t *in, elem_t *out, uint count, const struct or
 }
 #endif
 
-/* Parameters of sums in two limbs: multiples of 2^place, smaller than 2^(place + 102). The
- * lower limb has a bias of 2^63, so that it is never negative, and the upper limb one of
- * -2^11, which cancels it. The hidden bit of a lower part adds one unit of the upper limb,
- * which the bias of the upper limb cancels, too. */
+/* Parameters of sums in two limbs: multiples of 2^place, smaller than 2^(place + 102). A bias
+ * of 2^63 is added to the lower limb, so that it is never negative. The same amount, 2^11 units
+ * of the upper limb, is subtracted from the upper limb. The hidden bit of a lower part adds one
+ * unit of the upper limb, which is also subtracted from the upper limb. */
 struct two_limbs {
     real_t upper;
     real_t lower;
@@ -207,8 +210,8 @@ INLINE void add_two_limbs(const elem_t *in, elem_t *out, uint count, const struc
     const real_t lower = limbs->lower;
     const whole_t exponent = limbs->exponent;
     const whole_t lanes = {WIDTH_LANES(0)};
-    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* the carry of rows,
-                                                                       whose sum before is 0 */
+    const ulong bias[2] = {(ulong)carry[0][0], (ulong)carry[1][0]}; /* for rows: the
+                                                                       limbs of the sum 0 */
 #define WITHOUT_BIAS(x) (long)((ulong)(x)-bias[k]) /* unsigned arithmetic may wrap */
     whole_t slide[2][3] = {{(whole_t)(0), (whole_t)(0), (whole_t)(0)},
                            {(whole_t)(0), (whole_t)(0), (whole_t)(0)}};

@@ -1,9 +1,10 @@
 /* Exact sums of columns, for CPUs: a work-item processes a strip of lines that are neighbours
- * in memory (exact_strip.cl). Columns beyond whole strides are copied to a buffer. */
+ * in memory (exact_strip.cl). If the number of columns is not a multiple of the
+ * stride, the strip is scanned in a buffer. */
 #define KERNEL_NAME scan_exact_columns
 #define TOTALS_NAME total_exact_columns
 
-/* Scan columns that are not a multiple of the stride, in a buffer padded with zeros. */
+/* Scan columns whose number is not a multiple of the stride, in a buffer padded with zeros. */
 INLINE void buffered_add(struct strip *s, const struct strip_tile *t, uint columns,
                          elem_t *cells)
 {

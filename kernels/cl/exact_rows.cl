@@ -12,9 +12,9 @@
 #define LINES_TOGETHER 16
 #define TOGETHER_BYTES (1 << 15)
 
-/* Maximum elements of a set of short columns that is transposed, as are rows of fewer than
- * SHORT_ROW_LEAST elements: each vector then has one element of each of several lines, and no
- * lane is empty. */
+/* Maximum elements of a set of short columns that is transposed. Rows of fewer than
+ * SHORT_ROW_LEAST elements are transposed, too. Each vector then has one element of each of
+ * several lines, and no lane is empty. */
 #define SHORT_AS_COLUMNS 16
 
 /* A part of a line: addresses of its first element in the order of traversal, and steps to the
@@ -129,7 +129,7 @@ INLINE void stretch_total(const struct stretch *s, ulong from, ulong to, struct 
     }
 }
 
-/* Transpose a matrix whose both sides are buffers (lines_turn). */
+/* Transpose a matrix between two buffers (lines_turn). */
 NOINLINE void buffer_turn(const bool back, const struct matrix *m, uint lines, uint rows)
 {
     struct requests none[2] = {{.left = 0}, {.left = 0}};

@@ -7,7 +7,8 @@
  *   REALS        float64 numbers, for all types but float64: every sum has at most 53 bits
  *   ONE          integers of 62 bits, multiples of 2^place; replaces REALS if WHOLES is defined
  *   TWO, THREE   limbs of multiples of 2^place, as in exact_block.cl
- *   EXACT        the exact sums themselves (exact.cl): any tile; also between two other forms
+ *   EXACT        the exact sums themselves (exact.cl), for tiles that fit no other form, and
+ *                as a step from one form to another
  *
  * All columns have the same form. If a tile does not fit, the sums are converted to exact
  * ones, and then to a form with more room than the tile needs, so that conversions are rare.
@@ -151,7 +152,7 @@ INLINE void extremes_add_run(struct extremes *all, const elem_t *in, uint count)
     }
 }
 
-/* Return the exponent range of a tile, without special elements. */
+/* Return the exponent range of the finite elements of a tile. */
 NOINLINE struct range tile_range(const struct strip *s, const struct strip_tile *t)
 {
     /* rows without gaps are contiguous memory, which the hardware prefetches */
@@ -194,7 +195,8 @@ INLINE int limbs_of(enum form form)
     return form == ONE ? 1 : form == TWO ? 2 : 3;
 }
 
-/* Return the bits above its place that a sum may have in this form. */
+/* Return the number of bits that a sum may have in this form, counted from the unit of the
+ * sums. */
 INLINE int room_of(enum form form)
 {
     return form == REALS ? 53 : form == ONE ? 62 : LIMB_BITS * (limbs_of(form) - 1) + 50;
@@ -638,9 +640,9 @@ INLINE void strip_begin_zero(struct strip *s, struct exact *sums, uint columns,
     }
 }
 
-/* Begin a strip of `columns` columns, with sums of no element. Columns up to a multiple of
- * STRIP_UNIT are added; the caller sets their elements to zeros, or to those of another
- * column. */
+/* Begin a strip of `columns` columns, with sums of no element. The number of columns is rounded
+ * up to a multiple of STRIP_UNIT; the caller sets the elements of the additional columns to
+ * zeros, or to those of another column. */
 INLINE void strip_begin(struct strip *s, struct exact *sums, uint columns,
                         const struct partition *p)
 {

@@ -86,8 +86,8 @@ INLINE double power(int e)
     return as_double((ulong)(e + 1023) << 52);
 }
 
-/* Return the constant whose addition rounds a number to a multiple of 2^k, in the lowest
- * bits. */
+/* Return a constant for rounding: adding the constant to a number rounds the number to a
+ * multiple of 2^k, and leaves this multiple in the lowest bits of the result. */
 INLINE double limb_of(int k)
 {
     return 1.5 * power(52 + k);
@@ -133,7 +133,8 @@ INLINE elems_t floats_to_halves(float_vec_t x)
     const uint_vec_t bits = __builtin_astype(x, uint_vec_t);
     const uint_vec_t magnitude = bits & 0x7FFFFFFF;
     const uint_vec_t sign = bits >> 16 & 0x8000;
-    /* magnitude below 2^-14: adding 0.5 rounds to the half's bits, in the lowest bits */
+    /* The magnitude is below 2^-14: adding 0.5 rounds it to a multiple of the half's least
+     * number, and leaves the bits of the half in the lowest bits. */
     const float_vec_t half_up = __builtin_astype(magnitude, float_vec_t) + 0.5f;
     const uint_vec_t small = __builtin_astype(half_up, uint_vec_t) - as_uint(0.5f);
     const uint_vec_t normal = (magnitude + (magnitude >> 13 & 1) + 0xFFF - (112u << 23)) >> 13;
@@ -225,8 +226,8 @@ INLINE void results_store(elem_t *p, real_t x)
 #elif defined(ELEM_F32)
     const elems_t out = __builtin_astype(CONVERT(x, float_vec_t), elems_t);
 #else
-    /* Round to odd to float32: 16-bit floats then round as they would from the float64
-     * number. */
+    /* Convert to float32 with rounding to odd: rounding that number to 16 bits then gives the
+     * same result as rounding the float64 number. */
     const whole_t low = (1L << 29) - 1;
     const whole_t bits = BITS_OF(x);
     const float_vec_t f = CONVERT(REAL_OF((bits | ((bits & low) + low)) & ~low), float_vec_t);
@@ -267,19 +268,18 @@ INLINE float_vec_t wholes_results(whole_t sums, float_vec_t up)
 
 #if defined(__AVX512F__) && (defined(ELEM_BF16) || defined(ELEM_F16))
 /* Sums of 16-bit floats as pairs of 32-bit integers: high * 2^PAIR_BITS + low multiples of
- * 2^place units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many of these as of
- * 64-bit numbers. Each part is a float32 number, and one addition joins them. That addition
- * rounds to odd, and so its result rounds to 16 bits as the sum itself does. */
+ * 2^place units, where 0 <= low < 2^PAIR_BITS. A vector has twice as many pairs as 64-bit
+ * numbers. Each part is a float32 number, and one addition joins them. That addition rounds to
+ * odd, so its result rounds to 16 bits like the sum itself. */
 #define PAIRS           1
 #define PAIR_BITS       20
 #define PAIR_MASK       ((1 << PAIR_BITS) - 1)
 #define PAIR_ROOM       43 /* bits of a sum */
-#define PAIR_ELEM_ROOM  26 /* bits of an element: INTS elements and a lower part fit into 31
-                              bits */
-#define PAIR_UNIT_LEAST (-126) /* lowest place + EXACT_UNIT, whose power of two is a normal
+#define PAIR_ELEM_ROOM  26 /* bits of an element: the sum of INTS elements and a lower
+                              part has at most 31 bits */
+#define PAIR_UNIT_LEAST (-126) /* least place + EXACT_UNIT: 2 to that power is a normal
                                   number */
-#define PAIR_UNIT_MOST  (126 - PAIR_ROOM) /* highest place + EXACT_UNIT, for which a sum is
-                                             finite */
+#define PAIR_UNIT_MOST  (126 - PAIR_ROOM) /* largest place + EXACT_UNIT: every sum is finite */
 #define ALL_INTS        0xFFFF            /* a mask */
 
 typedef VECTOR(int, INTS) ints_t;
@@ -322,8 +322,8 @@ INLINE void pairs_store(elem_t *p, ints_t high, ints_t low, const struct pair *p
 {
     const floats_t a = CONVERT(high, floats_t);
     const floats_t b = CONVERT(low, floats_t) * pair->low;
-    /* An inexact sum has two neighbours, one of which is odd. 9, 10: round down, up, without
-     * flags. */
+    /* An inexact sum has two neighbours, one of which is odd. The arguments 9 and 10 mean:
+     * round down and round up, without setting flags. */
     const floats_t below = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 9);
     const floats_t above = __builtin_ia32_vfmaddps512_mask(a, pair->high, b, ALL_INTS, 10);
     const ints_t bit = __builtin_astype(below, ints_t) & 1;

@@ -1,11 +1,9 @@
 /* Long contiguous lines in one pass: one read, one write, one launch (decoupled look-back with
- * decoupled fallback). Bits as everywhere: every sum below is in docs/design/numerics.md's
- * fixed order, so what work-groups find of each other decides how soon they know a sum, never
- * what it is.
+ * decoupled fallback). Bits as everywhere: integers wrap, so additions may have any order.
  *
  * Tiles are taken by ticket. A tile is some blocks of one superblock:
  *
- *   1  load the tile into registers, chain its groups; publish the total of each of its blocks
+ *   1  load the tile into local memory, sum its groups; publish the total of each of its blocks
  *   2  B: the totals of the superblock's earlier blocks, each read by a lane of its own, added
  *      in order by one. The superblock's last tile publishes the superblock's total
  *      T[s] = B[256]
@@ -34,6 +32,7 @@
 #define OWN_GROUPS  LANE_GROUPS(ELEM_BYTES)
 #define TILE_GROUPS (OWN_GROUPS * LANES)
 #define TILE_BLOCKS (TILE_GROUPS / GROUPS_PER_BLOCK)
+#define PART        (LANES * GROUP) /* elements that the lanes copy at once */
 
 #ifndef LOOKBACK_TEST
 #define LOOKBACK_TEST 0
@@ -123,13 +122,12 @@ struct chain {
 /* Sum a whole block from the input. */
 static acc_t sum_block(const struct chain *chain, index_t block)
 {
+    const bool reverse = (chain->entry->flags & ENTRY_REVERSE) != 0;
+    const index_t first = block * BLOCK;
+    const index_t low = reverse ? (index_t)chain->entry->length - first - BLOCK : first;
     acc_t c = ACC_ZERO;
-    for (uint g = 0; g < GROUPS_PER_BLOCK; g++) {
-        elem_t e[GROUP];
-        acc_t q[GROUP];
-        load_group(chain->in, chain->entry, chain->offset, block * BLOCK + g * GROUP, GROUP, e);
-        group_sums(e, q);
-        c = acc_add(c, q[GROUP - 1]);
+    for (uint i = 0; i < BLOCK; i++) {
+        c = acc_add(c, load_acc(chain->in[chain->offset + low + i]));
     }
     return c;
 }
@@ -215,6 +213,41 @@ static acc_t chain_window(const struct chain *chain, index_t s, __local const ac
     return sum;
 }
 
+/* ---- the tile ---- */
+
+/* Replace the totals of the groups of one block, the first of them number `first` in local memory,
+ * by the sums before the groups in the block. Returns the block's total. */
+static acc_t chain_block(__local acc_t *totals, uint first)
+{
+    acc_t c = ACC_ZERO;
+    for (uint g = first; g < first + GROUPS_PER_BLOCK; g++) {
+        const acc_t total = totals[SLOT(g)];
+        totals[SLOT(g)] = c;
+        c = acc_add(c, total);
+    }
+    return c;
+}
+
+/* Replace the totals of some blocks by the sums before the blocks, from `b` on; returns the sum of
+ * all. */
+static acc_t chain_tile(__local acc_t *totals, uint blocks, acc_t b)
+{
+    for (uint i = 0; i < blocks; i++) {
+        const acc_t total = totals[i];
+        totals[i] = b;
+        b = acc_add(b, total);
+    }
+    return b;
+}
+
+/* Return the place in local memory of the first element of a group in the order of traversal. A
+ * reverse tile ends with a whole group. */
+static uint group_place(bool reverse, uint group)
+{
+    const uint at = reverse ? TILE_GROUPS - 1 - group : group;
+    return CELL(at * GROUP) + (reverse ? GROUP - 1 : 0);
+}
+
 /* ---- tests ---- */
 
 static void test_delay(volatile __global uint *state, uint ticket, uint lane)
@@ -233,7 +266,8 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
              ulong entry_at, uint count, ulong anchors_at, ulong totals_at,
              volatile __global uint *state)
 {
-    __local acc_t totals[SLOTS(TILE_GROUPS)]; /* group totals, then c[g] */
+    __local elem_t cells[CELLS(TILE_GROUPS * GROUP)] __attribute__((aligned(8)));
+    __local acc_t totals[TILE_GROUPS + TILE_GROUPS / CHAIN]; /* group totals, then c[g] */
     __local acc_t own_total[TILE_BLOCKS];     /* block totals of the tile, then B[b] */
     __local acc_t earlier[BLOCKS_PER_SUPERBLOCK]; /* block totals before the tile */
     __local acc_t window[WINDOW];
@@ -272,20 +306,36 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     chain.anchors = slots + ((index_t)anchors_at + own) * SLOT_WORDS;
     chain.totals = slots + ((index_t)totals_at + own) * SLOT_WORDS;
 
-    elem_t e[OWN_GROUPS][GROUP];
-#pragma unroll
-    for (uint r = 0; r < OWN_GROUPS; r++) {
-        uint group = r * LANES + lane;
-        index_t first = block * BLOCK + group * GROUP;
-        index_t left = first < length ? length - first : 0;
-        load_group(in, entry, chain.offset, first, left < GROUP ? (uint)left : GROUP, e[r]);
+    const bool reverse = (entry->flags & ENTRY_REVERSE) != 0;
+    const index_t first = block * BLOCK;
+    const uint width = (uint)min((ulong)(TILE_GROUPS * GROUP), (ulong)(length - first));
+    const index_t low = reverse ? length - first - width : first;
+    const uint begin = reverse ? TILE_GROUPS * GROUP - width : 0;
+    const int step = reverse ? -1 : 1;
+#pragma unroll 1
+    for (uint r = 0; r < OWN_GROUPS && width < TILE_GROUPS * GROUP; r++) {
+        for (uint i = 0; i < GROUP; i++) {
+            cells[CELL((r * LANES + lane) * GROUP) + i] = 0;
+        }
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
+    for (uint r = 0; r < OWN_GROUPS && r * PART < width; r++) {
+        flat_load(in, chain.offset + low + r * PART, min((uint)PART, width - r * PART), cells,
+                  begin + r * PART);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
     test_delay(state, ticket[0], lane);
-#pragma unroll
+#pragma unroll 1
     for (uint r = 0; r < OWN_GROUPS; r++) {
-        acc_t q[GROUP];
-        group_sums(e[r], q);
-        totals[SLOT(r * LANES + lane)] = q[GROUP - 1];
+        const uint group = r * LANES + lane;
+        __local const elem_t *cell = cells + group_place(reverse, group);
+        acc_t total = ACC_ZERO;
+#pragma unroll
+        for (uint i = 0; i < GROUP; i++, cell += step) {
+            total = acc_add(total, load_acc(*cell));
+        }
+        totals[SLOT(group)] = total;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -295,7 +345,7 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
              ((__global const elem_t *)out != in || out_offset != chain.offset);
 #endif
     if (lane < blocks) {
-        own_total[lane] = chain_block(totals, lane * GROUPS_PER_BLOCK, GROUPS_PER_BLOCK);
+        own_total[lane] = chain_block(totals, lane * GROUPS_PER_BLOCK);
         if (!silent) {
             publish(chain.blocks + (block + lane) * SLOT_WORDS, own_total[lane]);
         }
@@ -335,16 +385,23 @@ gpu_lookback(__global const elem_t *in, __global elem_t *out, __global const ulo
     if (lane == 0 && ends && !silent) {
         publish(chain.anchors + (superblock + 1) * SLOT_WORDS, acc_add(s, b));
     }
-#pragma unroll
+    const bool exclusive = (entry->flags & ENTRY_EXCLUSIVE) != 0;
+#pragma unroll 1
     for (uint r = 0; r < OWN_GROUPS; r++) {
-        uint group = r * LANES + lane;
-        index_t first = block * BLOCK + group * GROUP;
-        if (first < length) {
-            acc_t q[GROUP];
-            group_sums(e[r], q);
-            write_group(out, entry, out_offset, first,
-                        length - first < GROUP ? (uint)(length - first) : GROUP, s,
-                        own_total[group / GROUPS_PER_BLOCK], totals[SLOT(group)], q);
+        const uint group = r * LANES + lane;
+        __local elem_t *cell = cells + group_place(reverse, group);
+        acc_t sum = acc_add(acc_add(s, own_total[group / GROUPS_PER_BLOCK]), totals[SLOT(group)]);
+#pragma unroll
+        for (uint i = 0; i < GROUP; i++, cell += step) {
+            const acc_t after = acc_add(sum, load_acc(*cell));
+            *cell = store_elem(exclusive ? sum : after);
+            sum = after;
         }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll 1
+    for (uint r = 0; r < OWN_GROUPS && r * PART < width; r++) {
+        flat_store(out, out_offset + low + r * PART, min((uint)PART, width - r * PART), cells,
+                   begin + r * PART);
     }
 }

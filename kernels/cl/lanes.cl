@@ -5,8 +5,8 @@
 
 /* The number of lanes of a row is a multiple of this. */
 #define LANE_UNIT LANES
-/* Lines of at least this length are scanned one by one if their elements are nearest to each
- * other (tiles.cl). */
+/* Minimum length of lines that are scanned one by one, if the elements of a line are closer to
+ * each other in memory than to other lines (tiles.cl). */
 #define LINE_ALONE 64
 
 struct lanes {

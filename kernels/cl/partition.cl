@@ -1,18 +1,18 @@
 /* Long lines that several work-items share, for CPUs: lines are cut into partitions of any
  * length.
  *
- *   launch of totals   adds up every partition but the last, and writes no output scan
- *   a work-item adds up the totals of all earlier partitions, and scans its own
- *                      partition from there
+ *   launch of totals   adds up every partition but the last, and writes no output
+ *   scan               a work-item adds up the totals of all earlier partitions, and scans its
+ *                      own partition from there
  *
  * No work-item waits for another one. Sums are integers, also those of floats (exact.cl), so
  * the cuts do not change a bit of a result.
  *
- * The totals are in the launch's table: for each partition a row of sums, one for each line of
- * the entry. The total of the last partition is not needed, so the last partition may be
- * longer than the others; it has the first number, and starts first. Its row holds the sums
- * that the lines begin with, because it overwrites the carry-in with the carry-out while other
- * work-items may still read. */
+ * The totals are in the launch's table: each partition has a row with a sum for each line of
+ * the entry. The total of the last partition is not needed, so the last partition may be longer
+ * than the others; it has the first number, and starts first. Its row holds the initial sums of
+ * the lines, because the partition overwrites the carry-in with the carry-out while other
+ * work-items may still read the carry-in. */
 struct partition {
     const struct launch *launch;
     __global const struct scan_entry *entry;
@@ -89,8 +89,8 @@ INLINE bool partition_is_written(const struct partition *p)
     return !p->total && (p->entry->flags & ENTRY_TOTALS) == 0;
 }
 
-/* Return whether the partition must be scanned: if no results are needed, only the last one,
- * which starts from the totals of all others. */
+/* Return whether the partition must be scanned. If no results are needed, only the last
+ * partition must be scanned: it starts from the totals of all others. */
 INLINE bool partition_is_needed(const struct partition *p)
 {
     return (p->entry->flags & ENTRY_TOTALS) == 0 || p->number + 1 == p->entry->partitions;
@@ -106,8 +106,8 @@ INLINE void partition_end(const struct partition *p, ulong line, acc_t sum)
     }
 }
 
-/* For the launch of totals: return whether the total of the partition is needed; that of the
- * last partition is not. */
+/* For the launch of totals: set p->total to whether the total of the partition is needed, and
+ * return it. Only the total of the last partition is not needed. */
 INLINE bool partition_is_added(struct partition *p)
 {
     p->total = p->number + 1 < p->entry->partitions;

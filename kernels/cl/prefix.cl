@@ -203,8 +203,8 @@ NOINLINE void cells_store_partial(bool reverse, elem_t *out, ulong at, uint coun
     }
 }
 
-/* Return for each lane the lowest `since` for which the vector before has cells of the same
- * segment and column. */
+/* Return, for each lane, the least `since` for which the lane needs the carry: the vector
+ * before it then has a cell of the same segment and column. */
 INLINE vec_t cells_to_carry(const int k)
 {
     return (NUMBERS / (elem_t)k + (elem_t)1) * (elem_t)k;

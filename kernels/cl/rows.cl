@@ -6,13 +6,13 @@
  *      rows of 5, vectors of 8:   a0 a1 a2 a3 a4 b0 b1 b2 | b3 b4 c0 c1 c2 c3 c4 d0 | ...
  *      cells since the start:      0  1  2  3  4  0  1  2    3  4  0  1  2  3  4  0
  *
- * A step of the network adds a cell only if its segment started before (prefix.cl). Input and
- * output may be the same memory: a vector is read before it is written. */
+ * A step of the network (prefix.cl) adds an earlier cell only if it has the same segment. Input
+ * and output may be the same memory: a vector is read before it is written. */
 #if defined(NARROW)
 #define KERNEL_NAME scan_narrow
 #define TOTALS_NAME total_narrow
-#define SUMS_MAX    15 /* maximum of the least multiple of the number of columns that is at
-                          least 8 */
+#define SUMS_MAX    15 /* maximum number of vectors in stream_total(): the least multiple of
+                          the number of columns that is at least 8 */
 #else
 #define KERNEL_NAME scan_rows
 #define TOTALS_NAME total_rows
@@ -72,8 +72,8 @@ NOINLINE void stream_total(const elem_t *in, ulong cells, uint columns, elem_t *
     }
 }
 
-/* Scan one stream with any number of columns and direction. before: the sum of each column, in
- * the order of traversal; NULL: 0. Returns the result of stream_scan(). */
+/* Scan one stream with any number of columns, in either direction. before: the sum of each
+ * column before the stream; NULL: 0. Returns the result of stream_scan(). */
 INLINE vec_t stream_run(const struct stream *s, uint columns, bool reverse,
                         const elem_t *before)
 {
@@ -132,8 +132,8 @@ INLINE struct lines lines_of(const struct partition *p)
     return l;
 }
 
-/* Return the stream of the lines' partition, from the first cell in the order of traversal: of
- * one set, or, if `all`, of all sets. */
+/* Return the stream of the partition of one set of lines, or, if `all`, of all sets, from the
+ * first cell in the order of traversal. */
 INLINE struct stream stream_of(const struct partition *p, const struct lines *l,
                                const struct line_walk *walk, bool all)
 {

@@ -9,8 +9,8 @@
 #define TILED_BYTES      (1 << 14) /* bytes of a tile's buffer (tiles.cl) */
 
 struct scan_entry {
-    ulong first[3]; /* numbers in the launch of its first work item (of kernels for GPUs:
-                       work-group), superblock and line */
+    ulong first[4]; /* numbers in the launch of its first work item (of kernels for GPUs:
+                       work-group), work-groups of gpu_reduce and of gpu_spine, and line */
     ulong in_first; /* offset of its cell with all indices 0, in elements */
     ulong out_first;
     ulong length;  /* elements of a line */
@@ -31,12 +31,13 @@ struct scan_entry {
     ulong near_lines; /* number of its lines in a tile */
     ulong far;        /* tiles.cl: the other dimension of a tile; LIMIT_RANK: none */
     ulong far_lines;
-    /* kernels for GPUs: how a work-group's lanes are spread over the lines */
-    ulong tiles;         /* of a line */
-    ulong tile_groups;   /* groups of a tile; a multiple of GROUPS_PER_BLOCK if tiles > 1 */
-    ulong tile_lines;    /* lines a work-group holds side by side */
-    ulong line_divisor;  /* lane / line_divisor % tile_lines is the line in the tile */
-    ulong group_divisor; /* lane / group_divisor % tile_groups is the group in the tile */
+    /* kernels for GPUs: the tiles of work-groups */
+    ulong tiles;       /* of a line */
+    ulong tile_width;  /* elements of a line in a tile; a multiple of GROUP if tiles > 1 */
+    ulong tile_lines;  /* lines of a tile */
+    ulong record_at;   /* its first total of a tile in scratch memory; those of a line follow */
+    ulong spine_lanes; /* lanes of gpu_spine for a line; divides LANES */
+    /* gpu_lookback.cl */
     ulong blocks;        /* of a line */
     ulong superblocks;   /* of a line */
     ulong block_at;      /* its first line's first block in the scratch memory of blocks */
@@ -44,9 +45,10 @@ struct scan_entry {
 };
 
 /* What a row is found by. */
-#define BY_ITEM       0
-#define BY_SUPERBLOCK 1
-#define BY_LINE       2
+#define BY_ITEM   0
+#define BY_REDUCE 1
+#define BY_SPINE  2
+#define BY_LINE   3
 
 #define ENTRY_EXCLUSIVE 1
 #define ENTRY_REVERSE   2
@@ -56,10 +58,11 @@ struct scan_entry {
 #define ENTRY_ZEROES    32 /* tiles.cl: zero the gaps between the nearest output elements */
 #define ENTRY_SPINE     64 /* GPUs: sums from outside a tile: more than one tile, or a carry */
 #define ENTRY_TOTALS    128 /* exact sums: write only the carry-out, no output */
+#define ENTRY_PACKED    256 /* GPUs: lines of whole groups without gaps, in one tile each */
 
 #if defined(__OPENCL_C_VERSION__)
-/* The entry that a work item (superblock, line) of the launch belongs to: the last that begins
- * at or before it. *own: its number in the entry. */
+/* The entry that a work item (or another number, BY_*) of the launch belongs to: the last that begins
+ * at or before it. *own: its number in the entry. An entry may have none of a kind. */
 static inline __global const struct scan_entry *find_entry(__global const ulong *table,
                                                            ulong entry_at, uint count, uint by,
                                                            ulong number, index_t *own)

@@ -1,8 +1,9 @@
 /* Any layout, for CPUs: a work-item copies tiles to a buffer in the first-level cache, scans
  * them there, and copies the results to the output. A tile has some lines of two dimensions,
- * which are neighbours in the buffer (lanes.cl for integers, exact_lanes.cl for floats). If
- * the elements of a line are nearest to each other on both sides, a tile of integers is a part
- * of a line. While a tile is scanned, the memory of the next tile is prefetched.
+ * which are neighbours in the buffer (lanes.cl for integers, exact_lanes.cl for floats). If,
+ * on both sides, the elements of a line are closer to each other than to other lines, a tile of
+ * integers is a part of a line. While a tile is scanned, the memory of the next tile is
+ * prefetched.
  *
  *      memory, lines far apart          buffer
  *      a0 a1 a2 a3 ...                  a0 b0 c0 d0    row 0
@@ -46,7 +47,7 @@ struct tiling {
     __global const struct scan_entry *e;
     struct side from;
     struct side to;
-    ulong weight[TILE_DIMS]; /* weight of a FAR or NEAR index in a line's number, or 0 */
+    ulong weight[TILE_DIMS]; /* a step of 1 along FAR or NEAR adds this to a line's number; or 0 */
     bool reverse;
     bool exclusive;
     bool line_by_line; /* always false for floats: exact_rows.cl scans these layouts */
@@ -269,7 +270,7 @@ INLINE void lines_scan(const struct tiling *s, struct tile t, const struct tile 
     elem_t cells[TILE_CELLS] __attribute__((aligned(64)));
     struct lanes sums;
     const uint lines = t.count[FAR] * t.count[NEAR];
-    /* squares of fewer lines extend beyond them */
+    /* Fewer than SIDE lines are transposed as squares of SIDE lines. */
     const uint lanes = lines - t.count[NEAR] + max(t.count[NEAR], (uint)SIDE);
     const uint pitch = (lanes + LANE_UNIT - 1) / LANE_UNIT * LANE_UNIT;
     const uint most = lanes_rows(pitch);
@@ -363,8 +364,8 @@ INLINE void lines_scan_one_by_one(const struct tiling *s, const struct tile *t)
 
 #endif
 
-/* Return the distance of elements; 8 for repeated elements, which cost as much as separate
- * ones. */
+/* Return the distance between elements with this step. For repeated elements (step 0) it is 8,
+ * because copying them takes as long as copying separate elements. */
 INLINE ulong distance(long step)
 {
     return step == 0 ? 8 : abs(step);
@@ -381,7 +382,8 @@ INLINE int nearest_of(const struct side *side, ulong length)
     return best;
 }
 
-/* Return whether the elements of a line are nearest to each other, or repeated. */
+/* Return whether the elements of a line are closer to each other than to other lines, or are
+ * repeated. */
 INLINE bool is_along(const struct side *side)
 {
     return abs(side->step[ROW]) <= distance(side->step[FAR]) &&

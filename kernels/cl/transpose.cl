@@ -45,8 +45,7 @@ INLINE vec_t pieces_load(const elem_t *p, long step, const int pieces)
     return v.all;
 }
 
-/* For each piece, interleave the elements of a and b: those of the lower half, or of the upper
- * half. */
+/* Interleave, for each piece, the lower or the upper halves of a and b. */
 #define ZIP_LANE(half, l) (l) / SIDE *SIDE + (half) + (l) % SIDE / 2 + (l) % 2 * LANES
 #define ZIP_LOW(a, b)     __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, 0))
 #define ZIP_HIGH(a, b)    __builtin_shufflevector(a, b, EACH_LANE(ZIP_LANE, SIDE / 2))
@@ -206,10 +205,10 @@ INLINE void rows_turn(const bool back, const struct matrix *m, uint lines, uint 
 
 /* Copy lines in memory to rows in the buffer, or back if `back`. There are at least SIDE rows.
  * If the numbers of rows or lines are not multiples of SIDE, the last squares overlap those
- * before them. Fewer than SIDE lines are processed as SIDE lines in the buffer; if its rows
- * are shorter than that, they are written in ascending order, so that each row corrects the
- * excess of the one before it, and up to SIDE - 1 elements behind the last row are
- * overwritten. */
+ * before them. If there are fewer than SIDE lines, SIDE elements are written to each row of the
+ * buffer. Rows that are shorter than SIDE elements are written in ascending order: each row
+ * overwrites the excess elements of the row before it. Up to SIDE - 1 elements behind the last
+ * row are overwritten. */
 INLINE void lines_turn(const bool back, const struct matrix *m, uint lines, uint rows,
                        struct requests ahead[2])
 {
@@ -256,8 +255,8 @@ typedef half_t half_any_t __attribute__((aligned(ELEM_BYTES)));
     __builtin_shufflevector(__builtin_shufflevector(a, b, EACH_LANE(THIRD_LANE, LANES)), c, \
                             EACH_LANE(LAST_THIRD_LANE, LANES))
 
-/* Copy elements that are `step` apart in memory to contiguous ones. No memory outside of the
- * first and the last element is read. */
+/* Copy elements that are `step` apart in memory to contiguous ones. No memory before the
+ * first or behind the last element is read. */
 INLINE void elements_gather(elem_t *to, const elem_t *p, long step, uint count)
 {
     uint i = 0;

@@ -1,7 +1,7 @@
 /* The platform and the device, and the answers to clGetPlatformInfo() and clGetDeviceInfo():
- * the processor's name, its kernels, and the minimum that OpenCL 1.2 demands of everything
- * else. Two tables hold the numbers and texts that are equal on every machine. A processor
- * without kernels has no device (CL_DEVICE_NOT_FOUND). Thread: any. */
+ * the processor's name and its kernels, and for all other properties the minimum that OpenCL
+ * 1.2 demands. Two tables hold the numbers and texts that are equal on every machine. A
+ * processor without kernels has no device (CL_DEVICE_NOT_FOUND). Thread: any. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
 

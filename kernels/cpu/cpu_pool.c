@@ -222,8 +222,8 @@ void cpu_pool_leave(void)
     MUST(pthread_mutex_unlock(&pool.lock));
 }
 
-/* The process or the shared object ends while contexts exist: no thread may run code that is
- * about to be unmapped. */
+/* Stop the threads before the process ends or the shared object is unloaded, even if contexts
+ * still exist: no thread may run code that is about to be unmapped. */
 __attribute__((destructor)) static void stop_at_unload(void)
 {
     MUST(pthread_mutex_lock(&pool.lock));

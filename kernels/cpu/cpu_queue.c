@@ -203,7 +203,7 @@ static cl_int CL_API_CALL enqueue_kernel(cl_command_queue queue, cl_kernel kerne
     return CL_SUCCESS;
 }
 
-/* A marker and a barrier: what they wait for is complete already. */
+/* A marker or a barrier: the commands that it waits for are complete already. */
 static cl_int CL_API_CALL enqueue_nothing(cl_command_queue queue, cl_uint count,
                                           const cl_event *waits, cl_event *event)
 {

@@ -37,8 +37,8 @@
 
 enum {
     CPU_ARGS_MAX = 16,
-    CPU_ALIGN = 128,           /* alignment of a buffer in bytes: that of the widest type of
-                                  OpenCL C */
+    CPU_ALIGN = 128,           /* alignment of a buffer in bytes: the largest alignment of a
+                                * type in OpenCL C */
     CPU_GROUP_ITEMS = 1 << 16, /* maximum work-items of a work-group */
     CPU_THREADS_MAX = 256
 };
@@ -122,7 +122,7 @@ static inline bool cpu_is(const void *handle, enum cpu_kind kind)
 cl_int CL_API_CALL cpu_get_platform_info(cl_platform_id platform, cl_platform_info what,
                                          size_t room, void *out, size_t *size);
 
-/* CL_SUCCESS if there is at least one handle, and all are our device. */
+/* Return CL_SUCCESS if there is at least one handle, and all handles are cpu_device. */
 cl_int cpu_check_devices(cl_uint count, const cl_device_id *devices);
 
 /* Create a zeroed object with one reference, which holds a reference to its parent; NULL
@@ -160,7 +160,7 @@ typedef void (*cpu_code)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint6
 struct cpu_builtin {
     const char *level; /* v2, v3, v4, v4_512 of x86-64, or baseline */
     const char *name;
-    const char *signature; /* one letter per argument: p for a buffer, 4 or 8 for bytes */
+    const char *signature; /* a letter per argument: p: buffer; 4, 8: number of 4, 8 bytes */
     cpu_code code;
 };
 extern const struct cpu_builtin cpu_builtins[];
@@ -172,8 +172,8 @@ const struct cpu_builtin *cpu_builtins_here(size_t *count);
 
 /* ---- commands: cpu_queue.c ---- */
 
-/* Begin a command: check the arguments that all commands have, create the event that the
- * caller requests, and lock the queue. After a failure there is neither an event nor a lock. */
+/* Begin a command: check the arguments that all commands have, create the event that the caller
+ * requests, and lock the queue. After a failure no event exists and the queue is not locked. */
 cl_int cpu_command_begin(cl_command_queue queue, cl_uint count, const cl_event *waits,
                          cl_event *event);
 void cpu_command_end(cl_command_queue queue);

@@ -1,4 +1,4 @@
-/* Build tool: lists the programs that are compiled ahead for processors, for kernels.mk: those
+/* Build tool: lists the programs for processors that are compiled ahead, for kernels.mk: those
  * programs of program.c that Tally's own device uses. One line per program, with tabs between:
  *
  *   name of the program, options, sources, then "kernel,name,signature" for each kernel
@@ -6,7 +6,7 @@
  * Types may share a program; its line is then repeated.
  *
  *   list_kernels         the programs of the product
- *   list_kernels --all   also those for GPUs, which have barriers: for sanitizers */
+ *   list_kernels --all   also the programs for GPUs, which have barriers: for sanitizers */
 #if !defined(TALLY_TESTING)
 #define TALLY_TESTING 1 /* some programs exist only for tests */
 #endif
@@ -23,9 +23,9 @@ static const char *signature_of(const char *kernel)
     static const struct {
         const char *kernel;
         const char *signature;
-    } others[] = {{"scan_generic", "pppp848"},   {"gpu_reduce", "pp84p"},
-                  {"gpu_superblocks", "p848pp"}, {"gpu_lines", "p848pp"},
-                  {"gpu_scan", "ppp84pp"},       {"gpu_lookback", "ppp8488p"}};
+    } others[] = {{"scan_generic", "pppp848"}, {"gpu_reduce", "pp84p"},
+                  {"gpu_spine", "p84ppp"},     {"gpu_scan", "ppp84pp"},
+                  {"gpu_rest", "pppp848p"},    {"gpu_lookback", "ppp8488p"}};
     for (size_t i = 0; i < ARRAY_COUNT(others); i++) {
         if (strcmp(kernel, others[i].kernel) == 0) {
             return others[i].signature;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    SPARSE = 8,       /* from this number of cells per sum on, the buffer is not held */
+    SPARSE = 8,       /* minimum cells per sum for json_cells_are_sparse() */
     COPY_BYTES = 4096 /* maximum bytes of zeros copied at once */
 };
 

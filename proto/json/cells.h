@@ -29,9 +29,9 @@ bool json_cells_strided(const struct scan_desc *desc, struct json_cells *cells);
 /* Describe `sums` contiguous sums (> 0), followed by zeros up to `count` cells. */
 void json_cells_tailed(uint64_t sums, uint64_t count, struct json_cells *cells);
 
-/* Return whether the gaps outnumber the sums so far that the buffer is not held: the sums are
- * then computed contiguously, and this module adds the zeros to the text. With fewer gaps the
- * buffer with its zeros is printed, many numbers at once. */
+/* Return whether the output has so many gaps that no buffer for all cells is allocated: the
+ * sums are then computed contiguously, and this module adds the zeros to the text. With fewer
+ * gaps the buffer with its zeros is printed, many numbers at once. */
 bool json_cells_are_sparse(const struct scan_desc *desc);
 
 /* Return the number of sums among the first `cell` cells. */

@@ -363,6 +363,18 @@ static json_t *load_skeleton(const struct builder *builder, json_error_t *troubl
                       trouble);
 }
 
+/* Advice for a value of Python's that jansson refused: `found` is jansson's sentence. */
+static const char *python_advice(const char *found)
+{
+    if (strstr(found, "near 'True'") != NULL || strstr(found, "near 'False'") != NULL) {
+        return "; JSON writes true and false in small letters";
+    }
+    if (strstr(found, "near 'array'") != NULL || strstr(found, "near 'tensor'") != NULL) {
+        return "; a printed array is no JSON (Python: json.dumps({\"data\": x.tolist()}))";
+    }
+    return "";
+}
+
 static enum status parse_skeleton(struct builder *builder, struct error *err)
 {
     json_error_t trouble = {.line = 0}; /* jansson may fail without memory and set no code */
@@ -399,8 +411,9 @@ static enum status parse_skeleton(struct builder *builder, struct error *err)
                              "(byte %zu)",
                              trouble.text, place);
         }
-        return error_set(err, STATUS_INVALID_JSON, "the body is not valid JSON: %s (byte %zu)",
-                         trouble.text, place);
+        return error_set(err, STATUS_INVALID_JSON,
+                         "the body is not valid JSON: %s (byte %zu)%s", trouble.text, place,
+                         python_advice(trouble.text));
     }
     assert(json_is_object(root));
     builder->doc.root = root;
@@ -443,7 +456,10 @@ enum status json_doc_parse(const char *text, size_t bytes, const struct parallel
     enum status status = STATUS_OK;
     size_t first = skip_space(&builder, 0);
     if (first == bytes) {
-        return error_set(err, STATUS_INVALID_JSON, "the body is empty, expected a JSON object");
+        return error_set(
+            err, STATUS_INVALID_JSON,
+            "the body is empty, expected a JSON object, such as {\"data\": [1,2,3]} "
+            "for /v1/cumsum");
     }
     size_t second = skip_space(&builder, first + 1);
     const bool all_space = text_is_space(text[first]); /* build_skeleton() refuses it as too

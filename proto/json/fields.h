@@ -32,8 +32,8 @@ struct json_place {
 void json_path_of(const struct json_place *place, const char *name, int index,
                   char path[JSON_PATH_MAX]);
 
-/* INVALID_FIELD for `name`: "<path> is <found value>, expected <expected>"; MISSING_FIELD if
- * the field is absent. */
+/* Return INVALID_FIELD for `name`, with the sentence "<path> is <found value>, expected
+ * <expected>"; MISSING_FIELD if the field is absent. */
 enum status json_field_error(const struct json_place *place, const char *name,
                              const char *expected, struct error *err);
 
@@ -42,11 +42,12 @@ enum status json_field_refuse(const struct json_place *place, const char *name, 
                               enum status status, struct error *err, const char *format, ...)
     PRINTF_LIKE(6, 7);
 
-/* MISSING_FIELD for `name`. */
+/* Return MISSING_FIELD for `name`. */
 enum status json_field_missing(const struct json_place *place, const char *name,
                                struct error *err);
 
-/* UNKNOWN_FIELD, with a list of the names, unless every key of the object is among `names`. */
+/* Return UNKNOWN_FIELD, with a list of the names, unless every key of the object is among
+ * `names`. */
 MUST_CHECK enum status json_fields_known(const struct json_place *place,
                                          const char *const *names, size_t count,
                                          struct error *err);
@@ -64,7 +65,7 @@ const json_t *json_field(const struct json_place *place, const char *name);
  * set. */
 const json_t *json_field_given(const struct json_place *place, const char *name);
 
-/* MISSING_FIELD unless the field `name` exists. */
+/* Return MISSING_FIELD unless the field `name` exists. */
 MUST_CHECK enum status json_require(const struct json_place *place, const char *name,
                                     struct error *err);
 

@@ -33,7 +33,7 @@ struct walk {
     int depth;                         /* number of open arrays */
     uint64_t commas[LIMIT_RANK + 1];   /* [d]: commas so far in the open array at depth d
                                           (from 1) */
-    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays so far in it */
+    uint64_t children[LIMIT_RANK + 1]; /* [d]: arrays so far in that array */
 };
 
 #ifdef __SSE2__
@@ -120,12 +120,13 @@ static enum status open_array(struct walk *walk, size_t at, struct error *err)
     return STATUS_OK;
 }
 
-/* Return the number of elements of the array that closes at `at`. */
+/* Return the number of elements of the array that closes at `at`. Arrays without a comma between
+ * them are counted too: reading then reports the missing comma. */
 static uint64_t count_elements(struct walk *walk, size_t at)
 {
     int depth = walk->depth;
     if (walk->commas[depth] > 0 || walk->children[depth] > 0) {
-        return walk->commas[depth] + 1;
+        return larger_of(walk->commas[depth] + 1, walk->children[depth]);
     }
     for (size_t p = walk->opened + 1; p < at; p++) {
         if (!text_is_space(walk->text[p])) {

@@ -31,7 +31,7 @@ struct decimals {
     __m512i upper;
     __m512i lower;
     __m512i power;
-    __mmask8 special; /* lanes with garbage here, which print_special() prints */
+    __mmask8 special; /* lanes with undefined digits: print_special() prints them */
 };
 
 template <typename F> WITH_AVX512 inline __m512i load(const char *values)
@@ -47,8 +47,8 @@ struct powers {
     __m512i lo;
 };
 
-/* Neighbouring numbers usually have similar exponents: a permutation of the rows around that
- * of the first number is faster than a gather. */
+/* Neighbouring numbers usually have similar exponents: a permutation of the rows around the
+ * row of the first number is faster than a gather. */
 WITH_AVX512 inline powers powers_of(__m512i exponent)
 {
     constexpr int around = 3;
@@ -77,8 +77,8 @@ struct mixed {
 template <typename F>
 WITH_AVX512 inline mixed multiply(__m512i fraction, powers power, __m512i h)
 {
-    constexpr bool is_double = F::EXPLICIT == 52; /* then c would exceed IFMA's 52 bits: its
-                                                     leading bit is added here */
+    constexpr bool is_double = F::EXPLICIT == 52; /* 53 bits of c would exceed IFMA's 52: its
+                                                     leading bit is added separately */
     constexpr uint64_t hidden = uint64_t{1} << F::EXPLICIT;
     /* IFMA uses the lower 52 bits of a factor. */
     const __m512i high = _mm512_srli_epi64(power.hi, 12);
@@ -106,7 +106,7 @@ template <typename F> WITH_AVX512 inline __m512i upper_digits(__m512i number)
     return _mm512_srli_epi64(product, 18);
 }
 
-/* decimal::shortest(), with the same names, but with an uncertainty of 2^-44. Sets in
+/* Like decimal::shortest(), with the same names, but with an uncertainty of 2^-44. Sets in
  * *doubtful the lanes for which decimal::shortest() must be called. */
 template <typename F>
 WITH_AVX512 inline decimals shortest(__m512i magnitude, __mmask8 *doubtful)
@@ -241,8 +241,8 @@ constexpr int place_of(int digit)
 
 constexpr int POINT_MIN = -3; /* the smallest exponent in fixed notation: 0.000ddd */
 constexpr int POINT_MAX = 16;
-constexpr int SKIPS = 4; /* a power of two above the leading zeros in 17 digits, which are at
-                            most two */
+constexpr int SKIPS = 4; /* a power of two greater than two, the maximum number of leading
+                            zeros in 17 digits */
 
 /* The permutation for 0.DIGITS * 10^point, with or without a sign, that omits the first `skip`
  * digits. */
@@ -320,7 +320,8 @@ WITH_AVX512 inline void spell(const char *values, const decimals &numbers, texts
     point = _mm512_mask_mov_epi64(point, out->scientific, all(1));
     row = _mm512_mask_mov_epi64(row, out->scientific, all(1 - POINT_MIN));
 
-    /* at least one digit behind the point, and the zeros before the first digit */
+    /* The length counts a point, at least one digit behind it, and the zeros before the first
+     * digit. */
     const __m512i negative =
         _mm512_srli_epi64(load<F>(values), 8 * sizeof(typename F::bits) - 1);
     __m512i length =

@@ -39,7 +39,7 @@ struct index {
 
 /* Rules for neighbouring bytes, as sets of bits. All bytes of a usual text are below 64. */
 struct grammar {
-    unsigned char is[BLOCK];      /* class of a byte, seen from the byte behind it */
+    unsigned char is[BLOCK];      /* class of a byte, which the byte behind it checks */
     unsigned char follows[BLOCK]; /* classes that may precede a byte */
     unsigned char opens[BLOCK];   /* LEADING: a number may begin behind this byte */
 };
@@ -226,8 +226,9 @@ wholes_of(const char *text, const index &index, unsigned i, wholes *out)
         _mm512_setr_epi32(4, 0, 6, 2, 12, 8, 14, 10, 20, 16, 22, 18, 28, 24, 30, 26);
     const __m512i fourth =
         _mm512_setr_epi32(5, 0, 7, 2, 13, 8, 15, 10, 21, 16, 23, 18, 29, 24, 31, 26);
-    /* the first group of eight digits stands above the second and must be 0, like the group
-     * above the others */
+    /* Each permutation puts one group of eight digits into the lower half of a lane, and the
+     * first group into the upper half. The first group must be 0: the returned condition checks
+     * it. */
     const __m512i upper = _mm512_permutex2var_epi32(x, second, y);
     __m512i whole = _mm512_mul_epu32(upper, all(EIGHT_DIGITS));
     whole = _mm512_add_epi64(whole, _mm512_permutex2var_epi32(x, third, y));

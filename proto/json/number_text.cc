@@ -29,8 +29,8 @@ using number_token::token;
 using number_token::token_at;
 using number_token::whole_value;
 
-/* Return the sign of (token - value). strtod() obeys the thread's rounding mode, and a value
- * that is not a float64 lies between its two results. */
+/* Return the sign of (token - value). strtod() obeys the thread's rounding mode: it is called
+ * with rounding down and up, and a token that is not a float64 lies between the two results. */
 int compare_exactly(const token &t, double value)
 {
     static const locale_t point = newlocale(LC_ALL_MASK, "C", nullptr);

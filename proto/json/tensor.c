@@ -126,6 +126,9 @@ static const char *syntax_hint(enum dtype dtype, const char *p)
     case 't':
     case 'f':
         return "expected a number; true and false are of type bool";
+    case 'T':
+    case 'F':
+        return "expected a number; JSON writes true and false in small letters";
     default:
         break;
     }
@@ -184,8 +187,12 @@ static enum status separator_error(const struct cursor *cursor, const char *p,
     element_path(cursor->read, before, path, sizeof path);
     make_excerpt(p, cursor->end, found);
     return error_set_field(err, STATUS_INVALID_DATA, path,
-                           "element %llu is followed by '%s', expected ',' or ']'",
-                           (unsigned long long)before, found);
+                           "element %llu is followed by '%s', expected ',' or ']'%s",
+                           (unsigned long long)before, found,
+                           *p != '\0' && strchr("[-.0123456789", *p) != NULL
+                               ? ": JSON has commas between numbers and between rows (Python: "
+                                 "json.dumps(x.tolist()))"
+                               : "");
 }
 
 static bool is_letter(char c)
@@ -272,7 +279,8 @@ static inline const char *next_element(struct cursor *cursor, const char *p, con
     }
 }
 
-/* Process opening brackets before an element; *empty is set if they enclose none. */
+/* Process the opening brackets before an element. *empty is set to true if they enclose no
+ * element. */
 static inline const char *open_brackets(struct cursor *cursor, const char *p, bool *empty)
 {
     while (*p == '[') {
@@ -315,8 +323,8 @@ static inline const char *read_value(const struct cursor *cursor, number_reader 
                                                : read_word(dtype, p, cursor->end, to);
 }
 
-/* Write the names of the types that accept the value at p, which the requested type does not;
- * or "". Only types that the array may have are considered. */
+/* Write the names of the types that accept the value at p, which the requested type does not
+ * accept; "" if there are none. Only types that the array may have are considered. */
 static void takers_text(const struct cursor *cursor, const char *p, char text[TAKERS_TEXT])
 {
     struct json_read read = *cursor->read;

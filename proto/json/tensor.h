@@ -47,12 +47,12 @@ MUST_CHECK enum status json_tensor_measure(const char *text, size_t bytes,
                                            const struct parallel *parallel,
                                            struct json_array *array, struct error *err);
 
-/* INVALID_SHAPE, with the path below `field`, if the array is ragged. */
+/* Return INVALID_SHAPE, with the path below `field`, if the array is ragged. */
 MUST_CHECK enum status json_tensor_require_regular(const struct json_array *array,
                                                    const char *field, struct error *err);
 
-/* LENGTH_MISMATCH unless the array has least..most elements (UINT64_MAX: no upper limit).
- * `shape`: the shape to name in the message; NULL: none. */
+/* Return LENGTH_MISMATCH unless the array has least..most elements (UINT64_MAX: no upper
+ * limit). `shape`: the shape to name in the message; NULL: none. */
 MUST_CHECK enum status json_tensor_require_count(const struct json_array *array,
                                                  const char *field, uint64_t least,
                                                  uint64_t most, const char *shape,
@@ -120,7 +120,7 @@ struct json_print {
     enum dtype dtype;
     const void *data;                /* first element of the whole array, any alignment */
     uint64_t elements;               /* number of elements of the whole array */
-    int rank;                        /* 0 or 1: flat array; else nested */
+    int rank;                        /* 0 or 1: flat array; otherwise nested */
     const int64_t *sizes;            /* valid if rank > 1; their product is `elements`.
                                         Borrowed */
     const struct parallel *parallel; /* for long arrays; NULL: none. Borrowed */

@@ -21,7 +21,8 @@ static inline uint64_t clock_now_ns(void)
     return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Returns b - a; 0 if b is earlier, or if a is 0: a stage that was skipped took no time. */
+/* Returns b - a. Returns 0 if b is earlier, or if a is 0, because a skipped stage took no
+ * time. */
 static inline uint64_t clock_span_ns(uint64_t a, uint64_t b)
 {
     return a == 0 || b <= a ? 0 : b - a;

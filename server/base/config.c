@@ -1,10 +1,11 @@
-/* Parses the command line and the environment by the table. Every row has a descriptor with the
- * offset, the type and the bounds of its field. The parser walks descriptors; few settings are known
- * by name.
+/* Parses the command line and the environment according to the table. Every row has a
+ * descriptor with the offset, the type and the bounds of its field. The parser uses the
+ * descriptors and knows few settings by name.
  *
  * environment -> command line -> unknown variables -> values of the machine
  *
- * Possible failures: an unknown flag or variable, a value that its row does not allow, no memory. */
+ * Possible failures: an unknown flag or variable, a value that its row does not allow, no
+ * memory. */
 #include "server/base/config.h"
 
 #include "kernels/machine.h"
@@ -18,20 +19,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Upper bounds of defaults that depend on the machine. A number that the operator sets is used as
- * it is. */
+/* Upper bounds of defaults that depend on the machine. A number that the operator sets is used
+ * as it is. */
 enum {
-    MOST_CPUS_FOUND = 256,  /* the limit of --cpus, and of threads of Tally's own driver */
-    MOST_CODECS_FOUND = 64, /* several HTTP threads read no more text than these parse */
-    MOST_LOOPS_FOUND = 4,   /* more were never measured */
+    MOST_CPUS_FOUND = 256, /* the limit of --cpus, and of threads of Tally's own driver */
+    /* 64 work threads parse text faster than several HTTP threads can read it */
+    MOST_CODECS_FOUND = 64,
+    MOST_LOOPS_FOUND = 4, /* more than four HTTP threads were not measured */
     MOST_CONNECTIONS_FOUND = 4096
 };
 
-/* The default of --max-connections, from the available memory. */
+/* The default of --max-connections depends on the available memory. */
 enum {
     LEAST_CONNECTIONS_FOUND = 64,
-    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer: docs/sizing.md */
-    CONNECTIONS_PART = 4          /* divisor of the memory; half is for --memory-budget */
+    CONNECTION_BYTES = 128 << 10, /* a connection with an unread answer uses this much memory */
+    CONNECTIONS_PART = 4 /* connections may use 1/4 of the memory; tensors use 1/2 by default */
 };
 
 const struct config_row config_rows[] = {
@@ -58,8 +60,9 @@ const struct config_action_row config_actions[] = {
 
 const size_t config_action_count = ARRAY_COUNT(config_actions);
 
-/* Kubernetes sets these for a service `tally` or `tally-NAME` in the namespace of a pod. An operator
- * may mean the port to listen on by TALLY_PORT=8080, so that variable needs the value of an address. */
+/* Kubernetes sets these variables for a service `tally` or `tally-NAME` in the namespace of a
+ * pod. An operator may set TALLY_PORT=8080 to choose the port; so TALLY_PORT is ignored only if
+ * its value looks like an address. */
 #define SERVICE_LINKS \
     "TALLY_*SERVICE_HOST TALLY_*SERVICE_PORT TALLY_*SERVICE_PORT_* TALLY_*PORT_[0-9]*"
 
@@ -173,12 +176,12 @@ static enum status set_text(const struct config_row *row, const char *source, co
     return STATUS_OK;
 }
 
-/* Append the entries of a text, which commas separate, perhaps with blanks behind them. */
+/* Append the entries of a text. Commas separate the entries; blanks may follow a comma. */
 static enum status extend_list(const struct config_row *row, const char *source,
                                const char *text, struct config_list *list, struct error *err)
 {
     if (text[0] == '\0' && row->min == 0) {
-        return STATUS_OK; /* no entry at all */
+        return STATUS_OK; /* the text has no entry */
     }
     for (;;) {
         text += strspn(text, " ");
@@ -245,7 +248,8 @@ static void clear_field(struct config *config, const struct config_row *row)
 
 enum {
     FLAG_BYTES = 64,
-    VARIABLE_BYTES = 200 /* longer names of variables are cut; no setting has one */
+    /* room for the name of a variable; longer names are cut: no setting has such a name */
+    VARIABLE_BYTES = 200
 };
 
 /* A command line and the position of its next word. */
@@ -302,7 +306,8 @@ static enum status unknown_flag(const char *word, struct error *err)
                                                 : "; tallyd --help lists them");
 }
 
-/* Find the value of a flag: behind its '=', or the next word. A boolean flag alone is true. */
+/* Find the value of a flag: the text behind '=', or the next word. A boolean flag without a
+ * value is true. */
 static enum status flag_value(const struct config_row *row, const char *flag,
                               const char *inlined, struct arguments *arguments,
                               const char **value, struct error *err)
@@ -323,8 +328,8 @@ static enum status flag_value(const struct config_row *row, const char *flag,
     return STATUS_OK;
 }
 
-/* Take a flag of config_actions with the argument that it needs. Returns false if the word is no such
- * flag. */
+/* Handle a flag of config_actions and the argument that it needs. Returns false if the word is
+ * not such a flag. */
 static bool take_action(const char *word, struct arguments *arguments, struct config *config)
 {
     const char *next =
@@ -372,7 +377,7 @@ static enum status parse_word(struct arguments *arguments, struct config *config
     return set_field(config, row, flag, value, err);
 }
 
-/* The value of an environment variable, NULL if unset. */
+/* Returns the value of an environment variable, NULL if it is unset. */
 static const char *environment_value(const char *const *environment, const char *name)
 {
     size_t length = strlen(name);
@@ -446,8 +451,8 @@ static enum status check_environment(const char *const *environment, struct erro
     return STATUS_OK;
 }
 
-/* Whether a part of the path is empty, "." or "..". RFC 3986, 6.2.2.3: "URI normalizers should
- * remove dot-segments". */
+/* Returns true if clients change the path before they request it, because a part of the path is
+ * empty, "." or "..". RFC 3986, 6.2.2.3: "URI normalizers should remove dot-segments". */
 static bool clients_shorten(const char *path)
 {
     while (*path == '/') {
@@ -460,7 +465,8 @@ static bool clients_shorten(const char *path)
     return false;
 }
 
-/* The prefix is compared with unescaped paths byte by byte, and links begin with it. */
+/* Check that --base-path is a prefix that clients send unchanged. The service compares it byte
+ * by byte with unescaped request paths, and writes it unescaped in front of links. */
 static enum status check_base_path(const struct config *config, struct error *err)
 {
     static const char unescaped[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

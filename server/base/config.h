@@ -1,6 +1,6 @@
-/* The settings of a run, checked against the table (config_table.h). A flag wins over its variable,
- * and the variable wins over the default. main reads the settings once; they are constant
- * afterwards. Thread: any, once parsed. */
+/* The settings of a run, checked against the table (config_table.h). A flag overrides its
+ * variable, and a variable overrides the default. main reads the settings once; after that they
+ * are constant. Thread: any, once parsed. */
 #ifndef TALLY_SERVER_CONFIG_H
 #define TALLY_SERVER_CONFIG_H
 
@@ -22,7 +22,7 @@ struct config_list {
     char *items[CONFIG_LIST_MAX]; /* owned */
 };
 
-/* What tallyd does: run the service, or print something and exit. */
+/* The action of tallyd: run the service, or print a text and exit. */
 enum config_action {
     CONFIG_RUN,
     CONFIG_HELP,
@@ -49,7 +49,7 @@ struct config {
 /* Parse environment and command line, and fill in the values that depend on the machine (memory
  * budget, threads). Before the service runs, an unknown variable TALLY_... is an error, unless
  * --allow-unknown-env is set.
- * out   *config   config_deinit() is due whatever the result
+ * out   *config   the caller calls config_deinit(), even after an error
  * err   INVALID_REQUEST, one sentence for the terminal */
 MUST_CHECK enum status config_parse(int argc, const char *const *argv,
                                     const char *const *environment, struct config *config,
@@ -57,10 +57,10 @@ MUST_CHECK enum status config_parse(int argc, const char *const *argv,
 void config_deinit(struct config *config);
 
 void config_print_help(FILE *out);
-void config_print_env(FILE *out); /* deploy/tallyd.env.example */
+void config_print_env(FILE *out); /* prints deploy/tallyd.env.example */
 
-/* The end of a refusal for a limit on sizes: advice for the client. Such a sentence names the flag
- * as "the server's", because its reader did not set the flag. */
+/* The end of an error message about a size limit: advice for the client. The message before it
+ * names the flag as "the server's --FLAG", because the client did not set the flag. */
 #define CONFIG_LESS_ADVICE                                                            \
     "send less at once (a tensor may be cut along any axis, along the summed one in " \
     "parts), or ask the operator"
@@ -79,7 +79,7 @@ enum config_type {
 struct config_row {
     const char *title; /* title of a group that begins here; the other fields are empty then */
     const char *field;
-    size_t offset; /* in struct config */
+    size_t offset; /* offset of the field in struct config */
     enum config_type type;
     const char *initial;
     uint64_t min;
@@ -91,7 +91,7 @@ struct config_row {
 extern const struct config_row config_rows[];
 extern const size_t config_row_count;
 
-/* A flag that prints something in the place of running the service. */
+/* A flag that prints a text instead of running the service. */
 struct config_action_row {
     const char *flag;
     const char *argument; /* the word that must follow, "": none */
@@ -102,7 +102,7 @@ struct config_action_row {
 extern const struct config_action_row config_actions[];
 extern const size_t config_action_count;
 
-/* Variables TALLY_... that other programs define, and that tallyd ignores. */
+/* Variables TALLY_... that other programs define. tallyd ignores them. */
 struct config_foreign_row {
     const char *names; /* patterns of fnmatch(3), separated by blanks */
     const char *value; /* pattern of the value, NULL: any */
@@ -112,14 +112,15 @@ struct config_foreign_row {
 extern const struct config_foreign_row config_foreign[];
 extern const size_t config_foreign_count;
 
-/* The bounds of a setting as text. */
+/* Print the bounds of a setting. */
 enum {
     CONFIG_BOUND_BYTES = 32
 };
 void config_bounds(const struct config_row *row, char low[CONFIG_BOUND_BYTES],
                    char high[CONFIG_BOUND_BYTES]);
 
-/* "max_rank" as "--max-rank" or "TALLY_MAX_RANK". */
+/* Print the flag or the variable of a field: for "max_rank", "--max-rank" or
+ * "TALLY_MAX_RANK". */
 void config_flag_name(const char *field, char *text, size_t room);
 void config_variable_name(const char *field, char *text, size_t room);
 

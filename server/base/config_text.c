@@ -1,5 +1,5 @@
-/* The texts that tallyd prints from the table of settings: --help and the example environment file.
- * make_manual.c makes the manual page from the same table. */
+/* The texts that tallyd prints from the table of settings: --help and the example environment
+ * file. make_manual.c makes the manual page from the same table. */
 #include "server/base/config.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@ enum {
     HELP_COLUMN = 34
 };
 
-/* Print the words of a text in lines of at most WIDTH columns. The first line begins at `column`,
- * each further line begins with `margin`. */
+/* Print the words of a text in lines of at most WIDTH columns. The first line begins at
+ * `column`, and each further line begins with `margin`. */
 static void print_wrapped(FILE *out, const char *text, size_t column, const char *margin)
 {
     for (bool first = true; *text != '\0'; first = false) {

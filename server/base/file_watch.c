@@ -1,6 +1,6 @@
-/* Stamps of files, and reads without blocking; see file_watch.h. read() reports the end of a
+/* Compares stamps of files, and reads files without blocking. read() reports the end of a
  * pipe both before a writer has opened it and after the writer has closed it. So the end of a
- * pipe counts only after a byte, or after poll() has reported POLLHUP. */
+ * pipe is trusted only after a byte, or after poll() has reported POLLHUP. */
 #include "server/base/file_watch.h"
 
 #include "proto/byte_size.h"
@@ -156,7 +156,7 @@ static bool is_same(const struct stat *a, const struct stat *b)
 
 static bool is_pipe(const struct stat *info)
 {
-    const mode_t kind = info->st_mode & S_IFMT; /* 0: there is none */
+    const mode_t kind = info->st_mode & S_IFMT; /* 0: the file does not exist */
     return kind != 0 && kind != S_IFREG && kind != S_IFDIR;
 }
 
@@ -177,7 +177,7 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
 {
     bool changed = false;
     bool stable = true;
-    bool pipes = false; /* a pipe that was read at the start */
+    bool pipes = false; /* one of the files is a pipe, which was read at the start */
     if (now_ns < watch->look_ns) {
         return false;
     }
@@ -188,7 +188,8 @@ bool file_watch_due(struct file_watch *watch, uint64_t now_ns)
         pipes = pipes || (watch->retry_ns == 0 && is_pipe(&watch->taken[i]) && is_pipe(&now));
         watch->seen[i] = now;
     }
-    watch->look_ns = clock_now_ns() + LOOK_NS; /* not now_ns: a tick may be late */
+    /* clock_now_ns() instead of now_ns, because a tick may be late */
+    watch->look_ns = clock_now_ns() + LOOK_NS;
     const bool again = watch->retry_ns != 0 && now_ns >= watch->retry_ns;
     return !pipes && ((changed && stable) || again);
 }

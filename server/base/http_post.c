@@ -1,10 +1,11 @@
-/* Sends a request in one piece and reads the head of its answer line by line. Each request, about
- * one per second, has its own connection, so the end of an answer need not be found.
+/* Sends a request in one piece and reads the head of its answer line by line. Each request has
+ * its own connection, so the end of an answer need not be found. There is about one request per
+ * second.
  *
  *   http_post_send() -> connection -> head and text -> status line, to the end of the head
  *
- * Possible failures: the name is not known; no process listens; the deadline passes, in any
- * step; the server closes the connection or sends no HTTP/1.1; the status is not 2xx. */
+ * Possible failures: the name is not known; no process listens; the deadline passes in any
+ * step; the server closes the connection or does not send HTTP/1.1; the status is not 2xx. */
 #include "server/base/http_post.h"
 
 #include "proto/text.h"
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    HEAD_MAX = 8192, /* most bytes of heads, those of interim answers (1xx) included */
+    HEAD_MAX = 8192, /* maximum bytes of all heads, including heads of interim answers (1xx) */
     PORT_MAX = 65535,
     DEADLINE_SEEN_MS = 100 /* interval of checks for a changed deadline */
 };
@@ -73,7 +74,7 @@ static bool wait_ready(const struct http_post *post, short events, uint64_t unti
         uint64_t left_ms = (end_ns - now_ns) / NS_PER_MS + 1;
         struct pollfd ready = {.fd = post->fd, .events = events};
         if (poll(&ready, 1, left_ms < DEADLINE_SEEN_MS ? (int)left_ms : DEADLINE_SEEN_MS) > 0) {
-            return true; /* or the socket has failed; the next call reports the error */
+            return true; /* the socket is ready or has failed; the next call reports an error */
         }
     }
 }
@@ -172,7 +173,7 @@ static bool send_request(struct http_post *post, const char *text, size_t bytes)
 
 /* ---- the answer ---- */
 
-/* Returns the next line of the head, without its end; NULL: post->failure is set. */
+/* Returns the next line of the head without the line end; NULL: post->failure is set. */
 static const char *next_line(struct http_post *post)
 {
     for (;;) {
@@ -206,8 +207,8 @@ static const char *next_line(struct http_post *post)
     }
 }
 
-/* "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4); the second space is often
- * missing. Returns 0 if the line is no status line. */
+/* Parse "HTTP-version SP status-code SP [ reason-phrase ]" (RFC 9112, 4). Some servers omit the
+ * second space. Returns the status code, or 0 if the line is not a status line. */
 static unsigned parse_status(const char *line)
 {
     if (strncmp(line, "HTTP/1.", 7) != 0 || (line[7] != '0' && line[7] != '1') ||
@@ -219,7 +220,7 @@ static unsigned parse_status(const char *line)
     return status >= 100 && status < 600 && status != 101 ? status : 0;
 }
 
-/* Read the whole head, so that the connection is not closed while the server still writes it.
+/* Read the whole head. Otherwise the connection could be closed while the server writes it.
  * Returns true if the status is 2xx. */
 static bool read_answer(struct http_post *post)
 {

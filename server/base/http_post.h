@@ -1,9 +1,9 @@
-/* POSTs JSON to one http:// URL, with a new connection for each text. The module implements the
- * part of HTTP/1.1 that the tracer needs: no TLS, no proxy, no redirect.
+/* Sends JSON with POST to one http:// URL, with a new connection for each text. The module
+ * implements the part of HTTP/1.1 that the tracer needs: no TLS, no proxy, no redirect.
  *
- * Every step ends at the deadline of the call, except name resolution, which has timeouts of
- * its own (resolv.conf). Memory and work do not depend on the server: the head of an answer has
- * 8 KiB at most, and its body is not read. Thread: one at a time. */
+ * Every step ends at the deadline of the call, except name resolution, which has its own
+ * timeouts (resolv.conf). Memory and work do not depend on the server: the head of an answer
+ * has 8 KiB at most, and its body is not read. Thread: one at a time. */
 #ifndef TALLY_SERVER_HTTP_POST_H
 #define TALLY_SERVER_HTTP_POST_H
 
@@ -14,8 +14,8 @@
 
 struct http_post; /* opaque */
 
-/* path   path that is used if the URL has none
- * returns INVALID_FIELD if `url` is no http:// URL, OUT_OF_MEMORY */
+/* path   used if the URL has no path
+ * returns INVALID_FIELD if `url` is not an http:// URL; OUT_OF_MEMORY */
 MUST_CHECK enum status http_post_create(const char *url, const char *path,
                                         struct http_post **out);
 void http_post_destroy(struct http_post *post); /* NULL is fine */

@@ -3,10 +3,11 @@
  * Text:  2026-11-21T03:04:05.678Z info request id=7 path=/v1/cumsum detail="two words"
  * JSON:  {"time":"2026-11-21T03:04:05.678Z","level":"info","message":"request","id":"7",…}
  *
- * put_escaped() escapes all text from clients: a line feed does not begin another line, and an escape
- * sequence does not reach a terminal.
+ * put_escaped() escapes all text from clients, so that a line feed does not begin another line
+ * and an escape sequence does not reach a terminal.
  *
- * Possible failures: none after log_open(). A line that cannot be stored or written is left out. */
+ * Possible failures: none after log_open(). A line that cannot be stored or written is left
+ * out. */
 #include "server/base/log.h"
 
 #include "proto/json/writer.h"
@@ -27,28 +28,28 @@
 #include <unistd.h>
 
 enum {
-    BUFFER_BYTES = 512 << 10, /* the default of --log-bytes-per-s: a second of lines */
+    BUFFER_BYTES = 512 << 10, /* lines of one second at the default of --log-bytes-per-s */
     LOG_LINE_BYTES = 4096,
-    VALUE_BYTES =
-        1024,      /* longest value of a field: fields behind a long path keep their room */
-    RESERVE = 8,   /* end of a line: closing quote, brace and newline */
-    MOST_TOLD = 32 /* reports of lines left out, by client, each second */
+    /* longest value of a field, so that a long path leaves room for the next fields */
+    VALUE_BYTES = 1024,
+    RESERVE = 8,   /* bytes at the end of a line: closing quote, brace and newline */
+    MOST_TOLD = 32 /* maximum number of clients whose lost lines are reported in each second */
 };
 
-#define IDLE_WAIT_NS (3600 * NS_PER_S) /* the writer waits so long for lines */
+#define IDLE_WAIT_NS (3600 * NS_PER_S) /* time for which the writer waits for lines */
 
 struct log {
     struct log_options options;
     atomic_uint_fast64_t dropped;
     pthread_t writer;
-    bool joined;            /* the writer has ended; of the thread that closes the log */
-    pthread_mutex_t lock;   /* guards everything below */
-    pthread_cond_t changed; /* monotonic clock */
-    char *filling;          /* one of the buffers */
-    char *writing;          /* the other one; only the writer uses it */
+    bool joined;            /* the writer has ended; used by the thread that closes the log */
+    pthread_mutex_t lock;   /* guards all fields below */
+    pthread_cond_t changed; /* uses the monotonic clock */
+    char *filling;          /* one of the two buffers */
+    char *writing;          /* the other buffer; only the writer uses it */
     size_t filled;
     bool closing;
-    uint64_t reported; /* dropped lines that a report has counted */
+    uint64_t reported; /* number of dropped lines that were reported */
     struct log_shares shares;
     char buffers[2][BUFFER_BYTES];
 };
@@ -82,7 +83,8 @@ static void put_string(struct log_line *line, const char *text)
     line_put(line, text, strlen(text));
 }
 
-/* Append the escape of a byte. JSON has an escape for control characters; other bytes become text. */
+/* Append the escape of a byte. Text form: \xNN. JSON: \u00NN for a control character; for
+ * another byte the text \xNN, because JSON has no escape for bytes that are not UTF-8. */
 static void put_byte_escape(struct log_line *line, unsigned char byte)
 {
     static const char hex[] = "0123456789abcdef";
@@ -92,14 +94,14 @@ static void put_byte_escape(struct log_line *line, unsigned char byte)
     line_put(line, (const char[]){hex[byte >> 4], hex[byte & 15]}, 2);
 }
 
-/* Append a text with escapes, cut to about `most` bytes. In JSON a backslash becomes \x5c; otherwise
- * readers could not distinguish it from the escape of a byte. */
+/* Append a text with escapes, cut to about `most` bytes. In JSON a backslash becomes \x5c;
+ * otherwise readers could not tell it from the escape of a byte. */
 static void put_escaped(struct log_line *line, const char *text, size_t most)
 {
     const unsigned char *s = (const unsigned char *)text;
     const size_t begin = line->used;
     while (*s != '\0' && line->used - begin < most && room_for(line, 16)) {
-        const size_t length = utf8_sequence(s, 4); /* 0: there is none */
+        const size_t length = utf8_sequence(s, 4); /* 0: not a valid sequence */
         if (length == 0 || text_control((const char *)s) > 0 || (*s == '\\' && line->json)) {
             put_byte_escape(line, *s++);
         } else if (*s == '"' || *s == '\\') {
@@ -166,7 +168,7 @@ static void log_line_text(struct log_line *line, const char *key, const char *va
     put_string(line, quoted ? "\"" : "");
     put_escaped(line, value, VALUE_BYTES);
     if (quoted) {
-        line->text[line->used++] = '"'; /* RESERVE has room */
+        line->text[line->used++] = '"'; /* RESERVE includes this byte */
     }
 }
 
@@ -218,8 +220,8 @@ static bool append_line(struct log *log, const struct log_line *line)
     return true;
 }
 
-/* Report the number of lines left out, of a client or (NULL) of several. Thread: a holder of the
- * lock. */
+/* Report the number of lines that were left out: lines of a client, or of several clients if
+ * `client` is NULL. Thread: a holder of the lock. */
 static void report_lines(struct log *log, uint64_t lines, const struct address *client)
 {
     struct log_line line;
@@ -256,8 +258,8 @@ static void begin_second(struct log *log, uint64_t now_ns)
     }
 }
 
-/* Report the lines that found no room, and those of clients beyond MOST_TOLD. Thread: a holder of the
- * lock. */
+/* Report the lines for which the buffer had no room, and the lines of clients beyond MOST_TOLD.
+ * Thread: a holder of the lock. */
 static void report_others(struct log *log)
 {
     const uint64_t told = log->reported + log->shares.left_out;
@@ -361,7 +363,8 @@ void log_close(struct log *log)
     if (log_finish(log)) {
         log_free(log);
     } else {
-        MUST(pthread_detach(log->writer)); /* it hangs in write() and still uses the log */
+        /* the writer hangs in write() and still uses the log */
+        MUST(pthread_detach(log->writer));
     }
 }
 
@@ -370,13 +373,14 @@ static void submit_line(struct log *log, const struct log_line *line)
 {
     if (!append_line(log, line)) {
         atomic_fetch_add(&log->dropped, 1);
-    } else if (log->filled == line->used) { /* the buffer was empty: the writer may wait */
+    } else if (log->filled == line->used) {
+        /* The buffer was empty, so the writer may be waiting. */
         MUST(pthread_cond_signal(&log->changed));
     }
 }
 
-/* Returns whether a line of this client may be written; NULL: any client may have caused it. Thread: a
- * holder of the lock. */
+/* Returns true if a line of this client may be written. NULL: a debug line, whose client is not
+ * known. Thread: a holder of the lock. */
 static bool admit_line(struct log *log, const struct address *client)
 {
     begin_second(log, clock_now_ns());
@@ -384,13 +388,14 @@ static bool admit_line(struct log *log, const struct address *client)
         return true;
     }
     if (atomic_fetch_add(&log->dropped, 1) == log->reported) {
-        MUST(pthread_cond_signal(&log->changed)); /* the first one since the last report */
+        /* The first line is left out since the last report, so the writer may be waiting. */
+        MUST(pthread_cond_signal(&log->changed));
     }
     return false;
 }
 
-/* Lines about the state of the service are few, and none is left out for a share. Clients cause the
- * lines of level debug, which have one share together. */
+/* The service writes few lines about its own state, so these lines have no limit. Lines of
+ * level debug are caused by clients and have one share together. */
 void log_message(struct log *log, enum log_level level, const char *format, ...)
 {
     if (log == NULL || level > log->options.level) {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-    PROBES = 8 /* most rows that are tried for a client */
+    PROBES = 8 /* maximum number of rows that are examined for a client */
 };
 
 void log_shares_init(struct log_shares *shares, uint64_t limit)

@@ -1,11 +1,11 @@
-/* Shares of the log. Each second has a budget of bytes. A client may write a line while the
- * bytes that it has used are fewer than the bytes left of the budget. So a client alone gets
- * half of the budget, two clients get a third each, and after a flood of one client another
- * still has room. Lines beyond a client's share are dropped and counted.
+/* Shares of the log. Each second has a budget of bytes. A client may write a line if it has
+ * used fewer bytes than the budget still has. So a single client gets half of the budget, two
+ * clients get a third each, and after a flood of one client there is still room for another.
+ * Lines beyond a client's share are dropped and counted.
  *
- * A client is an address, of IPv6 a /64 network. The table has a row for each client of the
- * current second; clients without a free row share one. No function can fail. Thread: one at a
- * time. */
+ * A client is an IPv4 address or an IPv6 /64 network. The table has a row for each client of
+ * the current second; clients that find no free row share the last row. No function can fail.
+ * Thread: one at a time. */
 #ifndef TALLY_SERVER_LOG_SHARES_H
 #define TALLY_SERVER_LOG_SHARES_H
 
@@ -34,18 +34,18 @@ struct log_shares {
 
 void log_shares_init(struct log_shares *shares, uint64_t limit);
 
-/* Make this the current second, unless it is. Dropped lines of an earlier second that are not
- * reported yet are forgotten. */
+/* Begin this second, unless it has begun already. Dropped lines of earlier seconds that were
+ * not reported yet are forgotten. */
 void log_shares_begin(struct log_shares *shares, uint64_t second);
 
-/* Returns true if the client may write another line; if not, the line is counted as dropped.
- * NULL: the line has no client; the shared row counts it. */
+/* Returns true if the client may write another line; otherwise the line is counted as dropped.
+ * NULL: the line belongs to no client, and the shared row counts it. */
 bool log_shares_admit(struct log_shares *shares, const struct address *client);
-/* Count a line of so many bytes for the client. */
+/* Count a line of `bytes` bytes for the client. */
 void log_shares_charge(struct log_shares *shares, const struct address *client, size_t bytes);
 
-/* Get the next client with dropped lines, and their number; each client is reported once.
- * *client is NULL for the shared row. Returns false if no client is left. */
+/* Get the next client with dropped lines, and the number of these lines; each client is
+ * reported once. *client is NULL for the shared row. Returns false after the last client. */
 bool log_shares_next_left_out(struct log_shares *shares, const struct address **client,
                               uint64_t *lines);
 

@@ -21,9 +21,9 @@ void machine_step_back(enum machine_steps steps)
     (void)failed;
 }
 
-/* Returns the number of open descriptors. Since Linux 6.2 it is the size of /proc/self/fd.
- * Before that the size is 0, and the directory must be listed, which costs a microsecond for
- * each descriptor. */
+/* Returns the number of open descriptors. Since Linux 6.2 this number is the size of
+ * /proc/self/fd. Before Linux 6.2 the size is 0, and the directory must be listed, which takes
+ * a microsecond for each descriptor. */
 static uint64_t count_open_files(void)
 {
     struct stat folder;
@@ -42,7 +42,7 @@ static uint64_t count_open_files(void)
     return count > 3 ? count - 3 : 0; /* ".", ".." and the directory itself */
 }
 
-/* Start of the process, by the boot-time clock. */
+/* Start of the process on the boot-time clock. */
 static uint64_t began_ns;
 
 __attribute__((constructor)) static void note_begin(void)
@@ -50,9 +50,9 @@ __attribute__((constructor)) static void note_begin(void)
     began_ns = clock_ns(CLOCK_BOOTTIME);
 }
 
-/* Returns the start of the process in nanoseconds since the epoch. The first result is kept: it
- * is computed from two clocks, of which one may be set, but a monitoring system takes a process
- * with another start time for another process. */
+/* Returns the start of the process in nanoseconds since the epoch. The start is computed from
+ * two clocks, and one of them may be changed later. A monitoring system takes a process with
+ * another start time for another process, so the first result is kept. */
 static uint64_t start_time_ns(void)
 {
     static _Atomic uint64_t known;
@@ -62,7 +62,7 @@ static uint64_t start_time_ns(void)
     return known;
 }
 
-/* Returns the value of the line `key` of a file in /proc in bytes; the file states it in KiB. 0: the
+/* Returns the value of the line `key` of a file in /proc, converted from KiB to bytes; 0: the
  * file has no such line. */
 static uint64_t read_kib(const char *path, const char *key)
 {

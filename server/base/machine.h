@@ -10,8 +10,8 @@ enum machine_steps {
     MACHINE_BEHIND_DEVICES = 10 /* lower than HTTP threads and device threads */
 };
 
-/* Lower the priority of the calling thread, and of threads that it creates later (nice(2)).
- * Calls add up. Does nothing if the system does not allow it. */
+/* Lower the priority of the calling thread, and of threads that it creates later (nice(2)). The
+ * steps of several calls add up. Does nothing if the system does not allow it. */
 void machine_step_back(enum machine_steps steps);
 
 /* Figures for /metrics; 0: the system does not report the figure. */
@@ -28,8 +28,8 @@ struct machine_usage {
 };
 void machine_usage(struct machine_usage *out);
 
-/* Return figures that are at most MACHINE_SAMPLE_NS old: reading them takes longer than a page
- * may take, and the time grows with the number of open descriptors. */
+/* Return figures that are at most MACHINE_SAMPLE_NS old. Reading the figures may take longer
+ * than a page should take, because the time grows with the number of open descriptors. */
 #define MACHINE_SAMPLE_NS UINT64_C(1000000000)
 void machine_usage_sampled(uint64_t now_ns, struct machine_usage *out);
 

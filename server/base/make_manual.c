@@ -1,10 +1,12 @@
-/* Prints the manual page tallyd(8) during the build: tallyd.8 with the options and the variables of
- * other programs at its marks, which come from the table of settings.
+/* Prints the manual page tallyd(8) during the build. The page is tallyd.8, with two lists from
+ * the table of settings inserted at its marks: the options, and the variables of other
+ * programs.
  *
- * The program runs on the machine that builds, so that `make install` needs no emulator after a build
- * for another processor.
+ * The program runs on the build machine, so `make install` needs no emulator after a build for
+ * another processor.
  *
- * Possible failures: tallyd.8 lacks a mark, standard output takes no more bytes (exit status 1). */
+ * Possible failures (exit status 1): tallyd.8 lacks a mark; standard output cannot be
+ * written. */
 #include "proto/macros.h"
 #include "server/base/config.h"
 
@@ -12,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Print text for roff, with a backslash in front of each hyphen. Backslashes in the text, and a point
- * or a quote at its begin, would need more; no row has any (tests/unit/test_config.c). */
+/* Print text for roff, with a backslash in front of each hyphen. A backslash in the text, or a
+ * point or quote at its start, would need more escapes; no row contains these
+ * (tests/unit/test_config.c). */
 static void put_text(FILE *out, const char *text)
 {
     for (; *text != '\0'; text++) {
@@ -97,7 +100,7 @@ static void print_foreign(FILE *out)
 }
 
 /* The page without its head, its options and the variables of other programs. Comments mark the
- * places of the last two. */
+ * places of the options and of the variables. */
 EMBED(config_manual, "server/base/tallyd.8");
 
 /* Print the page from `from` to the mark. Returns the text behind the mark. */

@@ -55,7 +55,7 @@ static size_t bucket_of(const double *bounds, size_t count, double value)
     return i;
 }
 
-/* Count a stage, unless it has not begun or not ended. */
+/* Count a stage if it has begun and ended. */
 static void observe_stage(struct metrics *metrics, enum metrics_stage stage, uint64_t begin_ns,
                           uint64_t end_ns)
 {
@@ -83,8 +83,8 @@ static enum metrics_failure failure_reason(enum status status)
                                                      : METRICS_FAILURE_OTHER;
 }
 
-/* Triton counts the decoding of a text before the scan, and its encoding after the scan, as
- * parts of the computation's input and output. */
+/* Triton counts the decoding of a text before the scan as input of the computation, and the
+ * encoding of the result as output of the computation. */
 static void record_model(struct metrics_model_cells *model,
                          const struct metrics_request *request)
 {
@@ -144,7 +144,7 @@ void metrics_request(struct metrics *metrics, const struct metrics_request *requ
     }
 }
 
-/* Raise the cell to the value, if it is lower. */
+/* Raise the cell to the value if the cell is lower. */
 static void raise_to(metrics_cell *cell, uint64_t value)
 {
     uint64_t old = metrics_read(cell);
@@ -173,7 +173,7 @@ void metrics_batch(struct metrics *metrics, const struct metrics_batch *batch)
     cell_add(&metrics->batch_sizes.buckets[bucket], 1);
     cell_add(&metrics->batch_sizes.sum, batch->requests);
     metrics_add(metrics, METRICS_COUNTER_BATCHES, 1);
-    uint64_t counted = 0; /* a bit for each model that is counted */
+    uint64_t counted = 0; /* a bit for each model that was counted */
     for (size_t i = 0; i < batch->requests; i++) {
         struct metrics_model_cells *model = cells_of(metrics, batch->models[i]);
         uint64_t bit = model == NULL ? 0 : UINT64_C(1) << (batch->models[i] % 64);

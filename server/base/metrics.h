@@ -1,6 +1,6 @@
 /* Counts of requests, stages, batches and bytes, and the figures of each model for the v2
- * statistics. Every count is a relaxed atomic, so the counts of a page may differ by a few
- * events. Thread: any, all functions. */
+ * statistics. Every count is a relaxed atomic, so the counts on one page may be inconsistent by
+ * a few events. Thread: any, all functions. */
 #ifndef TALLY_SERVER_METRICS_H
 #define TALLY_SERVER_METRICS_H
 
@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- the names of all counts: a row gives enum, storage and exposition ---- */
+/* ---- all counts: a row defines the enum constant, the cell and the text of /metrics ---- */
 
 /* clang-format off */
 /*        symbol          label "route" of tally_requests_total */
@@ -136,19 +136,19 @@ struct metrics_launch {
 struct metrics_request {
     enum metrics_route route;
     enum status outcome;
-    enum metrics_client_limit limit; /* the limit that its client exceeded, if THROTTLED */
-    uint64_t received_bytes;         /* bytes of its body */
-    uint64_t sent_bytes;             /* bytes of the body of its answer */
-    bool tensor;                     /* the request is for a tensor: the following are valid */
-    int model;                       /* row of the table of models, -1: none */
-    uint64_t elements;               /* elements of the tensor, 0: not known */
+    enum metrics_client_limit limit; /* limit that the client exceeded, if THROTTLED */
+    uint64_t received_bytes;         /* bytes of the request's body */
+    uint64_t sent_bytes;             /* bytes of the answer's body */
+    bool tensor;       /* the request is for a tensor, and the following fields are valid */
+    int model;         /* row of the table of models, -1: none */
+    uint64_t elements; /* elements of the tensor, 0: not known */
     struct metrics_times times;
     struct metrics_launch launch; /* the launch that computed the tensor */
 };
 
-/* Count a request that has ended, which METRICS_GAUGE_ACTIVE_REQUESTS no longer counts: its
- * outcome and bytes, and for a tensor its stages and the figures of its model. Stages that the
- * request has not completed are not counted. */
+/* Count a request that has ended: its outcome and bytes, and for a tensor its stages and the
+ * figures of its model. METRICS_GAUGE_ACTIVE_REQUESTS must no longer count the request. Stages
+ * that the request has not completed are not counted. */
 void metrics_request(struct metrics *metrics, const struct metrics_request *request);
 
 /* A batch that ran. */
@@ -213,7 +213,7 @@ struct metrics_model_cells {
     struct metrics_sum compute_infer;
     struct metrics_sum compute_output;
     metrics_cell largest_batch;
-    struct metrics_batch_cells batches[METRICS_BATCH_MAX]; /* by requests - 1 */
+    struct metrics_batch_cells batches[METRICS_BATCH_MAX]; /* index: number of requests - 1 */
 };
 
 struct metrics {
@@ -227,7 +227,7 @@ struct metrics {
     struct metrics_model_cells models[];
 };
 
-/* Upper bounds of histogram buckets; one more bucket has all greater values. */
+/* Upper bounds of histogram buckets. One more bucket counts all greater values. */
 extern const double metrics_seconds_bounds[METRICS_SECONDS_BUCKETS];
 extern const double metrics_batch_bounds[METRICS_BATCH_BUCKETS];
 

@@ -1,5 +1,6 @@
-/* Additions to pthread: a condition variable with the monotonic clock (clock.h), a lock for the
- * rest of a block, an error message if a thread cannot be created, and a join with a deadline. */
+/* Additions to pthread: a condition variable with the monotonic clock (clock.h); a lock that is
+ * held until the end of a block; an error message if a thread cannot be created; a join with a
+ * deadline. */
 #ifndef TALLY_SERVER_THREAD_H
 #define TALLY_SERVER_THREAD_H
 
@@ -32,13 +33,14 @@ static inline void thread_unlock(pthread_mutex_t **lock)
     MUST(pthread_mutex_unlock(*lock));
 }
 
-/* Lock a mutex, and unlock it at the end of the block, behind the computation of its result. */
+/* Lock a mutex, and unlock it at the end of the block, after the result of the block is
+ * computed. */
 #define HOLD_LOCK(lock) \
     pthread_mutex_t *held __attribute__((cleanup(thread_unlock), unused)) = thread_lock(lock)
 
 /* Create a thread.
  * purpose   for the error message: "the log"
- * err       INTERNAL, with the limits to check */
+ * err       INTERNAL; the message names the limits that the operator should check */
 MUST_CHECK static inline enum status thread_start(pthread_t *thread, void *(*run)(void *),
                                                   void *argument, const char *purpose,
                                                   struct error *err)
@@ -53,9 +55,9 @@ MUST_CHECK static inline enum status thread_start(pthread_t *thread, void *(*run
                                        : strerrordesc_np(failure));
 }
 
-/* Join the thread. Returns false if it has not ended at until_ns. The function polls, because
- * pthread_timedjoin_np() uses a clock that may be set, and ThreadSanitizer does not know
- * pthread_clockjoin_np(). */
+/* Join the thread. Returns false if the thread has not ended at until_ns. The function polls
+ * for two reasons: pthread_timedjoin_np() uses a clock that may be set, and ThreadSanitizer
+ * does not know pthread_clockjoin_np(). */
 MUST_CHECK static inline bool thread_join_until(pthread_t thread, uint64_t until_ns)
 {
     const struct timespec interval = clock_timespec(NS_PER_MS / 5);

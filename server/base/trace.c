@@ -2,8 +2,9 @@
  *
  *   tracer_add() --copy--> filling --swap--> sending --JSON--> http_post --> collector
  *
- * A batch is dropped after SEND_NS. At the end of the process the last batch has CLOSE_NS. A sender
- * that is then blocked in the resolver is abandoned: it owns the tracer, and uses nothing else. */
+ * A batch is dropped after SEND_NS. At the end of the process the last batch is dropped after
+ * CLOSE_NS. If the sender is blocked in the resolver at that time, it is abandoned: it then
+ * owns the tracer, and uses no other module. */
 #include "server/base/trace.h"
 
 #include "proto/json/writer.h"
@@ -24,7 +25,8 @@
 
 enum {
     BUFFER_TRACES = 1024,
-    WAKE_TRACES = BUFFER_TRACES / 2, /* requests that are sent without further wait */
+    /* number of buffered requests at which the sender is woken before GATHER_NS are over */
+    WAKE_TRACES = BUFFER_TRACES / 2,
     PATH_BYTES = 200,
     TEXT_BYTES = 256
 };
@@ -51,20 +53,21 @@ struct tracer {
     struct metrics *metrics; /* borrowed */
     char instance[33]; /* service.instance.id: a random number that identifies this process */
     char host[TEXT_BYTES];
-    uint64_t interval_ns;               /* time between traces that begin here, 0: none does */
-    atomic_uint_fast64_t next_begin_ns; /* earliest time of the next of them */
+    uint64_t interval_ns; /* time between two traces that begin here; 0: no trace begins here */
+    atomic_uint_fast64_t next_begin_ns; /* earliest time of the next trace that begins here */
     pthread_t sender;
     /* Used by the sender only: */
     struct http_post *post;       /* owned */
     struct trace_record *sending; /* one of the buffers: requests of the batch */
-    bool failing;                 /* the last batch has failed, and the log says so */
+    bool failing; /* the last batch has failed, and the log has a line about it */
     _Atomic uint64_t deadline_ns; /* deadline of the batch */
     pthread_mutex_t lock;         /* guards the fields below; order: before the log's lock */
-    pthread_cond_t changed;       /* monotonic clock */
-    struct trace_record *filling; /* the other one: requests of the next batch */
-    atomic_size_t filled;         /* number of these; tracer_due() reads it without the lock */
-    uint64_t closing_ns;          /* deadline of the last batch; 0: the tracer is not closing */
-    bool abandoned; /* the sender owns the tracer; log and metrics may not exist any more */
+    pthread_cond_t changed;       /* uses the monotonic clock */
+    struct trace_record *filling; /* the other buffer: requests of the next batch */
+    /* number of requests in `filling`; tracer_due() reads it without the lock */
+    atomic_size_t filled;
+    uint64_t closing_ns; /* deadline of the last batch; 0: the tracer is not closing */
+    bool abandoned;      /* the sender owns the tracer; log and metrics may no longer exist */
     struct trace_record buffers[2][BUFFER_TRACES];
 };
 
@@ -91,7 +94,7 @@ static void end_attribute(struct json_writer *w)
     json_writer_end_object(w);
 }
 
-/* Write an attribute, unless the value is NULL or "". */
+/* Write an attribute if the value is neither NULL nor "". */
 static void text_attribute(struct json_writer *w, const char *key, const char *value)
 {
     if (value != NULL && value[0] != '\0') {
@@ -127,8 +130,8 @@ static void member_hex(struct json_writer *w, const char *key, const uint64_t *v
     json_writer_member_string(w, key, text);
 }
 
-/* Write the first members of a span; the caller writes its attributes. number: 0 for the span
- * of the request, then its stages. Times are since 1970. */
+/* Write the first members of a span; the caller writes the attributes. number: 0 for the span
+ * of the request, 1 and above for its stages. Times are nanoseconds since 1970. */
 static void begin_span(struct json_writer *w, const struct trace_request *request,
                        size_t number, const char *name, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -203,13 +206,15 @@ static void write_request(struct json_writer *w, const struct trace_request *req
         {"send", request->answered_ns, request->ended_ns},
     };
     char name[PATH_BYTES];
-    /* "{method} {target}", the target being http.route; "HTTP" for an unknown method */
+    /* The name of the span: "{method} {target}". The target is http.route; an unknown method
+     * becomes "HTTP". */
     (void)snprintf(name, sizeof name, "%s%s%s", line->method[0] != '\0' ? line->method : "HTTP",
                    request->route != NULL ? " " : "",
                    request->route != NULL ? request->route : "");
     begin_span(w, request, 0, name, epoch_ns + times->arrived, epoch_ns + request->ended_ns);
     write_attributes(w, request);
-    /* "For HTTP status codes in the 4xx range span status MUST be left unset" of a server */
+    /* "For HTTP status codes in the 4xx range span status MUST be left unset" for a server
+     * span */
     if (line->http_status == 0 || line->http_status >= 500) {
         json_writer_member_object(w, "status");
         json_writer_member_uint(w, "code", STATUS_CODE_ERROR);
@@ -440,7 +445,7 @@ bool tracer_begins(struct tracer *tracer, uint64_t now_ns)
         return false;
     }
     /* Traces that were due within the last second may still begin. If two threads change the
-     * time at once, only one begins a trace. */
+     * time concurrently, only one of them begins a trace. */
     uint64_t from = next + NS_PER_S < now_ns ? now_ns - NS_PER_S : next;
     return atomic_compare_exchange_strong_explicit(&tracer->next_begin_ns, &next,
                                                    from + tracer->interval_ns,

@@ -1,5 +1,5 @@
-/* Reads and writes traceparent and tracestate; the rules quoted are those of W3C Trace Context
- * (Recommendation of 23 November 2021) and, for the flag of random ids, of its level 2. */
+/* Reads and writes traceparent and tracestate. The quoted rules are from W3C Trace Context
+ * (Recommendation of 23 November 2021); the rule for the flag of random ids is from level 2. */
 #include "server/base/trace_context.h"
 
 #include "proto/text.h"
@@ -16,7 +16,7 @@ enum {
     STATE_VALUE_MAX = 256
 };
 
-/* Parse digits of "HEXDIGLC", which are lower case. Returns false for any other character. */
+/* Parse digits of "HEXDIGLC", the lower-case digits. Returns false for any other character. */
 static bool read_hex(const char *text, int digits, uint64_t *out)
 {
     uint64_t value = 0;
@@ -32,8 +32,8 @@ static bool read_hex(const char *text, int digits, uint64_t *out)
     return true;
 }
 
-/* Returns a number for a span: not 0, and a multiple of 8, so that the next seven are free for
- * stages. */
+/* Returns a number for a span. The number is not 0, and it is a multiple of 8, so that the next
+ * seven numbers are free for stages. */
 static uint64_t span_of(uint64_t random)
 {
     return (random & ~UINT64_C(7)) | 8;
@@ -55,7 +55,7 @@ bool trace_context_read(const char *traceparent, uint64_t random, struct trace_c
         !read_hex(text + 53, 2, &flags)) {
         return false;
     }
-    /* "Version ff is invalid." A later version may add more after another dash. */
+    /* "Version ff is invalid." A later version may have more fields after another dash. */
     bool longer = count > TRACE_PARENT_CHARS;
     if (version == 0xff || (longer && (version == 0 || text[TRACE_PARENT_CHARS] != '-')) ||
         (trace[0] | trace[1]) == 0 || parent == 0) {
@@ -77,12 +77,12 @@ void trace_context_begin(struct trace_context *context, const uint64_t random[3]
 /* ---- tracestate ---- */
 
 /* "key = lcalpha 0*255( lcalpha / DIGIT / "_" / "-"/ "*" / "/" )", or "( lcalpha / DIGIT )
- * 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). The byte after `count` is no character of
- * a key. */
+ * 0*240( ... ) "@" lcalpha 0*13( ... )" (3.3.1.3.1). The byte after the first `count` bytes is
+ * not a character of a key. */
 static bool key_is_valid(const char *text, size_t count)
 {
     static const char rest[] =
-        "abcdefghijklmnopqrstuvwxyz0123456789_-*/"; /* a letter: >= 'a' */
+        "abcdefghijklmnopqrstuvwxyz0123456789_-*/"; /* of these, only letters are >= 'a' */
     const size_t run = strspn(text, rest);
     if (run == 0 || run > count || strspn(text, "_-*/") > 0) {
         return false;
@@ -122,7 +122,7 @@ static bool has_key(const char *state, const char *key, size_t key_bytes)
     return false;
 }
 
-/* Append a list-member. Returns false if it is not valid or there is no room. */
+/* Append a list-member. Returns false if the member is not valid or there is no room. */
 static bool add_member(char *state, size_t *used, const char *text, size_t count)
 {
     const char *equals = memchr(text, '=', count);

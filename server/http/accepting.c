@@ -1,8 +1,8 @@
-/* A loop's listening sockets: accepting connections, and closing the sockets in a drain.
+/* The listening sockets of a loop: accepting connections, and closing the sockets in a drain.
  *
  * All loops listen. The loop that wakes first accepts the connection and hands it to the least
- * crowded loop, through a list that the other loop reads when it is woken; otherwise one loop,
- * and so one core, would serve a whole burst of connections. In a drain a loop serves all
+ * crowded loop, through a list that the other loop reads when it is woken. Otherwise one loop,
+ * on one core, would serve a whole burst of connections. In a drain a loop serves all
  * connections that it accepts.
  *
  *     accept() --> places_ask() --> PLACES_TAKEN --> the least crowded loop --> libmicrohttpd
@@ -10,18 +10,19 @@
  *                                                    connection ends or a heartbeat passes
  *                               --> refused: 429, closed
  *
- * Every turn of a loop accepts some connections, even if earlier ones were not served yet: the
- * backlog is one queue for all clients, and a connection behind thousands of another client
- * would wait until all of those were served. Connections of --probe-listen need no place: each
- * loop has at most MOST_PROBES, and cuts the oldest for the newest. While no descriptor is left,
- * connections stay in the backlog until a connection has ended or a heartbeat has passed.
+ * Every turn of a loop accepts some connections, even if earlier ones are not served yet. The
+ * backlog is one queue for all clients, so otherwise a connection could wait behind thousands
+ * of connections of another client. Connections of --probe-listen need no place: each loop has
+ * at most MOST_PROBES of them, and cuts the oldest one for a new one. While the process has no
+ * free descriptor, connections stay in the backlog until a connection ends or a heartbeat
+ * passes.
  *
  * Closing a listening socket resets the connections in its backlog, on which clients may have
- * sent requests. After listen_end() no new handshake begins. When the handshakes that had begun
- * are over and the backlog is empty, the loop closes the socket. At the limit of connections
- * the backlog empties only as connections end, because a drain evicts no connection and refuses
- * no newcomer. A socket that systemd holds open is closed at once: its backlog waits for the
- * next service.
+ * sent requests. So listen_end() first prevents new handshakes. The loop closes the socket when
+ * the handshakes in progress are over and the backlog is empty. A drain evicts no connection
+ * and refuses no newcomer, so at the limit of connections the backlog empties only as
+ * connections end. A socket that systemd holds open is closed at once, because its backlog
+ * waits for the next process of the service.
  *
  * Possible failures: no descriptor or memory for a connection, which then waits in the backlog;
  * no daemon for a connection, which is closed. Thread: the loop. */
@@ -53,7 +54,7 @@ enum {
 
 static void on_listener(uv_poll_t *poll, int status, int events);
 
-/* Stop watching the listening sockets; those of probes only if `all`. */
+/* Stop watching the listening sockets: all of them if `all`, else those of clients. */
 static void pause_listeners(struct http_loop *loop, bool all)
 {
     for (size_t i = 0; i < loop->listener_count; i++) {
@@ -85,8 +86,8 @@ static void free_newcomer(struct newcomer *newcomer)
 
 /* ---- the loop that serves a newcomer ---- */
 
-/* Returns the number of connections on the loop. Fewer than FEW_CONNECTIONS count as none: one
- * thread serves them at less cost than two threads that wait for each other. */
+/* Returns the number of connections on the loop. Fewer than FEW_CONNECTIONS count as none,
+ * because one thread serves them more cheaply than two threads that wait for each other. */
 static size_t crowding(struct http_loop *loop)
 {
     size_t count = atomic_load_explicit(&loop->conn_count, memory_order_relaxed);
@@ -104,7 +105,7 @@ static struct http_loop *least_crowded(struct http_loop *loop)
             atomic_load(&other->accepting) &&
             atomic_load_explicit(&other->handed_count, memory_order_relaxed) < MOST_ACCEPTED;
         if ((accepts || other == loop) && crowding(other) <= crowding(least)) {
-            least = other; /* the last assignment is the lowest index */
+            least = other; /* of equally crowded loops, the one with the lowest index remains */
         }
     }
     return least;
@@ -122,7 +123,7 @@ static void hand_over(struct http_loop *to, struct newcomer *newcomer)
     completion_wake(&to->completion);
 }
 
-/* Hand over the newcomers that get a place. */
+/* Hand over the waiting newcomers for which places are free. */
 static void hand_over_waiting(struct http_loop *loop)
 {
     const bool may_evict = !is_draining(loop);
@@ -154,7 +155,7 @@ void accepting_resume(struct http_loop *loop)
 }
 
 /* Hand a connection to a daemon of libmicrohttpd, which owns the socket from then on, even on
- * failure. MHD_add_connection() calls on_connection() (http_callbacks.c), which makes the
+ * failure. MHD_add_connection() calls on_connection() (http_callbacks.c), which creates the
  * record. */
 static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
 {
@@ -170,7 +171,7 @@ static void add_connection(struct http_loop *loop, struct newcomer *newcomer)
     } else {
         (void)close(newcomer->fd);
     }
-    if (newcomer->client != NULL) { /* no record was made: the connection is closed */
+    if (newcomer->client != NULL) { /* no record was created: the connection is closed */
         if (newcomer->probe) {
             (void)atomic_fetch_sub(&loop->http->probes, 1);
         } else {
@@ -201,9 +202,9 @@ void accepting_open_handed(struct http_loop *loop)
 
 /* ---- newcomers ---- */
 
-/* Close a connection that gets no place. Without TLS the reason is sent first. The service does
- * not wait for the request, so a client that sends its request before it reads may get a reset
- * instead. */
+/* Close a connection that gets no place. On plain HTTP the reason is sent first. The service
+ * does not wait for the request, so a client that sends its request before it reads may get a
+ * reset instead of the reason. */
 static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
                             enum metrics_client_limit limit)
 {
@@ -232,8 +233,8 @@ static void refuse_newcomer(struct http_loop *loop, struct newcomer *newcomer,
     free_newcomer(newcomer);
 }
 
-/* Returns the most connections that the newcomer's client may have; 0: no limit. A Unix socket
- * and a trusted proxy carry connections of any number of clients. */
+/* Returns the maximum number of connections of the newcomer's client; 0: no limit. Connections
+ * from a Unix socket or a trusted proxy may belong to any number of clients. */
 static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *newcomer)
 {
     const struct address peer = address_of(&newcomer->peer);
@@ -242,8 +243,8 @@ static uint64_t limit_of(const struct http_loop *loop, const struct newcomer *ne
                : loop->server->config->per_client_connections;
 }
 
-/* Open a connection of --probe-listen on this loop. If the loop has MOST_PROBES, the oldest is
- * cut. The newcomer is owned by the callee. */
+/* Open a connection of --probe-listen on this loop. If the loop has MOST_PROBES of these, the
+ * oldest one is cut. The function owns the newcomer. */
 static void open_probe(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct conn *oldest = TAILQ_FIRST(&loop->probes);
@@ -258,7 +259,7 @@ static void open_probe(struct http_loop *loop, struct newcomer *newcomer)
     add_connection(loop, newcomer);
 }
 
-/* Get a place for the newcomer, or queue or refuse it. The newcomer is owned by the callee. */
+/* Get a place for the newcomer, or queue or refuse it. The function owns the newcomer. */
 static void place_newcomer(struct http_loop *loop, struct newcomer *newcomer)
 {
     struct places *places = &loop->http->places;
@@ -287,7 +288,7 @@ static void place_newcomer(struct http_loop *loop, struct newcomer *newcomer)
     }
 }
 
-/* Accept a connection into *newcomer. Returns false if there is none; errno says why. */
+/* Accept a connection into *newcomer. Returns false and sets errno if there is none. */
 static bool accept_newcomer(const struct listener *listener, struct newcomer *newcomer)
 {
     *newcomer = (struct newcomer){

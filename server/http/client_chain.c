@@ -1,26 +1,30 @@
-/* Parses TLS's list of certificates, and the structure of their DER; see client_chain.h.
+/* Parses the list of certificates in a TLS message and the structure of their DER; see
+ * client_chain.h.
  *
  *   Certificate ::= SEQUENCE { tbsCertificate, signatureAlgorithm, signatureValue }
- *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity, subject,
- *                                 subjectPublicKeyInfo, [1], [2], [3] extensions }  (RFC 5280, 4.1)
+ *   TBSCertificate ::= SEQUENCE { [0] version, serialNumber, signature, issuer, validity,
+ *                                 subject, subjectPublicKeyInfo, [1], [2], [3] extensions }
+ *                                                                          (RFC 5280, 4.1)
  *
  * A read_...() with a pointer to a span removes the bytes that it reads from the front of the
  * span. All return false if the bytes are too few or malformed.
  *
- * Possible failures: the bytes are no such list; a bound is exceeded; no authority is named. */
+ * Possible failures: the bytes are not a list of certificates; a bound is exceeded; the chain
+ * names no authority. */
 #include "server/http/client_chain.h"
 
 #include <stdint.h>
 #include <string.h>
 
 enum {
-    CHAIN_BYTES = 8 << 10,    /* most bytes of a chain; about five certificates with RSA keys */
-    CERTIFICATES = 8,         /* most certificates of a chain */
-    ELEMENTS = 640,           /* most elements of DER in a chain; a certificate has about 100 */
-    EXTENSION_ELEMENTS = 128, /* most elements of an extension: the list, and 127 names */
-    MODULUS_BITS = 8192,      /* most bits of an RSA key; a signature is checked within 1 ms */
-    EXPONENT_BITS = 64,       /* most bits of an RSA exponent; those in use have at most 17 */
-    LIST_LENGTH_BYTES = 3,    /* length field of the list, and of each certificate */
+    CHAIN_BYTES = 8 << 10, /* maximum bytes of a chain; about five certificates with RSA keys */
+    CERTIFICATES = 8,      /* maximum number of certificates of a chain */
+    ELEMENTS = 640,        /* maximum elements of DER in a chain; a certificate has about 100 */
+    EXTENSION_ELEMENTS = 128, /* maximum elements of an extension: the list, and 127 names */
+    MODULUS_BITS = 8192, /* maximum bits of an RSA key; a signature is checked within 1 ms */
+    /* maximum number of bits of an RSA exponent; in practice exponents have at most 17 bits */
+    EXPONENT_BITS = 64,
+    LIST_LENGTH_BYTES = 3, /* length field of the list, and of each certificate */
     EXTENSIONS_LENGTH_BYTES = 2
 };
 
@@ -34,7 +38,7 @@ enum {
     TAG_VERSION = 0xa0,
     TAG_EXTENSIONS = 0xa3,
     TAG_CONSTRUCTED = 0x20,
-    TAG_LONG = 0x1f /* the tag's number is in the next bytes; X.509 has no such tags */
+    TAG_LONG = 0x1f /* the number of the tag is in the next bytes; X.509 has no such tags */
 };
 
 /* Borrowed bytes. */
@@ -49,7 +53,7 @@ struct certificate {
     struct span subject;
     size_t elements;
     size_t extension_elements; /* elements of the largest extension */
-    size_t modulus_bits;       /* 0: the key is no RSA key */
+    size_t modulus_bits;       /* 0: not an RSA key */
     size_t exponent_bits;
 };
 
@@ -79,7 +83,7 @@ static bool read_number(struct span *from, size_t bytes, size_t *number)
     return true;
 }
 
-/* Read bytes after their length. */
+/* Read a length and then that many bytes. */
 static bool read_vector(struct span *from, size_t length_bytes, struct span *out)
 {
     size_t count = 0;
@@ -99,7 +103,7 @@ static bool read_element(struct span *from, unsigned *tag, struct span *contents
         return false;
     }
     if (length >= 0x80) {
-        const size_t bytes = length - 0x80; /* 0: BER's indefinite length */
+        const size_t bytes = length - 0x80; /* 0: the indefinite length of BER */
         if (bytes == 0 || bytes > 3 || !read_number(&rest, bytes, &length)) {
             return false;
         }
@@ -112,7 +116,7 @@ static bool read_element(struct span *from, unsigned *tag, struct span *contents
     return true;
 }
 
-/* Read an element that has this tag. */
+/* Read an element whose tag is `expected`. */
 static bool read_tagged(struct span *from, unsigned expected, struct span *contents)
 {
     unsigned tag = 0;
@@ -124,8 +128,9 @@ static bool read_tagged(struct span *from, unsigned expected, struct span *conte
     return true;
 }
 
-/* Returns the number of elements, nested ones included. Bytes that are no DER count as the
- * shortest elements, of two bytes: no decoder finds more of them. */
+/* Returns the number of elements, nested ones included. Bytes that are not DER count as one
+ * element for every two bytes, the length of the shortest element. So no decoder finds more
+ * elements. */
 static size_t count_elements(struct span text)
 {
     size_t count = 0;
@@ -136,7 +141,7 @@ static size_t count_elements(struct span text)
             return count + (text.count + 1) / 2;
         }
         count++;
-        if ((tag & TAG_CONSTRUCTED) != 0) { /* its contents are next */
+        if ((tag & TAG_CONSTRUCTED) != 0) { /* continue with the contents of the element */
             text = (struct span){contents.at, contents.count + text.count};
         }
     }
@@ -291,9 +296,9 @@ static enum status check_bounds(const struct certificate *found, size_t elements
     return STATUS_OK;
 }
 
-/* Read the list of certificates. In TLS 1.3 a context precedes the list, empty in a handshake,
- * and extensions follow each certificate (RFC 8446, 4.4.2); TLS 1.2 has neither (RFC 5246,
- * 7.4.6). */
+/* Read the list of certificates. In TLS 1.3 a context precedes the list (it is empty in a
+ * handshake), and extensions follow each certificate (RFC 8446, 4.4.2). TLS 1.2 has neither
+ * (RFC 5246, 7.4.6). */
 static bool read_list(const gnutls_datum_t *message, bool tls13, struct span *list)
 {
     struct span text = {message->data, message->size};

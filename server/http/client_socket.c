@@ -1,6 +1,6 @@
-/* State and options of a client's socket; see exchange.h. A file of its own, because
- * linux/tcp.h, whose struct tcp_info counts bytes, cannot be included together with the C
- * library's netinet/tcp.h. */
+/* State and options of a client's socket; see exchange.h. This code is a separate file, because
+ * it needs linux/tcp.h (its struct tcp_info has byte counts), which cannot be included together
+ * with the C library's netinet/tcp.h. */
 #include "server/http/exchange.h"
 
 #include <limits.h>
@@ -27,8 +27,8 @@ bool client_socket_full(int fd)
     return poll(&writable, 1, 0) == 0;
 }
 
-/* recv() alone is not enough: on a Unix socket with a count of bytes
- * (client_socket_begin_count()), MSG_PEEK finds no unread bytes. */
+/* recv() alone is not enough: after client_socket_begin_count() on a Unix socket, MSG_PEEK
+ * finds no unread bytes. */
 bool client_socket_closed(int fd)
 {
     char next;

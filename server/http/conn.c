@@ -1,10 +1,10 @@
-/* The record of a connection, from libmicrohttpd's notification of its start to that of its
- * end; an orphaned exchange keeps the record longer. The record has the clock of the current
- * phase, whose limits are in deadlines.c, and counts the bytes of requests to find out whether
- * the client has sent another one.
+/* The record of a connection. The record lives from libmicrohttpd's notification of the start
+ * to the notification of the end; an orphaned exchange keeps it longer. The record stores the
+ * start of the current phase, which deadlines.c compares with its limits. The record also
+ * counts the bytes of requests, to detect whether the client has sent another request.
  *
- * Possible failure: no memory or no entry in the epoll set, and libmicrohttpd closes the
- * connection. Thread: the loop. */
+ * Possible failure: there is no memory or no entry in the epoll set; then libmicrohttpd closes
+ * the connection. Thread: the loop. */
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
@@ -19,9 +19,11 @@
 #include <sys/socket.h>
 
 enum {
-    RECOUNT_BYTES = 1 << 30, /* count of a Unix socket at which it restarts; it ends at 2 GiB */
-    LAST_CHUNK_BYTES = 5,    /* "0" and two line ends */
-    CHUNK_ENDS_BYTES = 4     /* the two line ends of a chunk */
+    /* byte count at which the counter of a Unix socket is restarted; the counter ends at 2
+     * GiB */
+    RECOUNT_BYTES = 1 << 30,
+    LAST_CHUNK_BYTES = 5, /* "0" and two line ends */
+    CHUNK_ENDS_BYTES = 4  /* the two line ends of a chunk */
 };
 
 struct conn *conn_create(struct http_daemon *daemon, struct MHD_Connection *connection)
@@ -96,7 +98,7 @@ void conn_restart_clock(struct conn *conn)
     const struct exchange *exchange = conn->exchange;
     const bool busy = exchange != NULL && request_state(&exchange->request) != REQUEST_HEADER;
     conn->since_ns = loop->running != NULL ? loop->run_ns : clock_now_ns();
-    /* for places.c, which threads of other loops call, too */
+    /* atomic, because threads of other loops read the value in places.c */
     atomic_store_explicit(&conn->activity,
                           busy ? 2 * exchange->request.times.arrived + 1 : 2 * conn->since_ns,
                           memory_order_relaxed);
@@ -116,15 +118,15 @@ void exchange_enter(struct exchange *exchange, enum request_state state)
 
 bool conn_unread(const struct conn *conn)
 {
-    /* decrypted bytes that libmicrohttpd has not read count, too */
+    /* decrypted bytes that libmicrohttpd has not read count as unread */
     return client_socket_unread(conn->fd) ||
            (conn->tls != NULL && gnutls_record_check_pending(conn->tls) > 0);
 }
 
-/* If the socket has unread bytes, have close() reset the connection. By itself close() resets
- * only if bytes are still unread, and libmicrohttpd may read all of them first. After
- * shutdown() the system does not tell a client with a closed window that the window is open
- * again: without a reset the client would hang in its send() for a minute. */
+/* If the socket has unread bytes, ensure that close() resets the connection. close() alone
+ * resets only if bytes are still unread at that time, and libmicrohttpd may read all of them
+ * first. After shutdown() the system does not tell a client with a closed window that the
+ * window is open again, so without a reset the client would hang in send() for a minute. */
 static void reset_if_unread(struct conn *conn)
 {
     const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
@@ -159,7 +161,8 @@ void conn_count_request(struct conn *conn, uint64_t bytes)
 }
 
 /* "chunk = chunk-size [ chunk-ext ] CRLF chunk-data CRLF", and after the last chunk "0" CRLF
- * CRLF (RFC 9112, 7.1). A single chunk has the fewest bytes of framing. */
+ * CRLF (RFC 9112, 7.1). The count assumes a single chunk, which has the fewest bytes of
+ * framing. */
 void conn_count_chunks(struct conn *conn, uint64_t bytes)
 {
     uint64_t frames = LAST_CHUNK_BYTES + (bytes > 0 ? CHUNK_ENDS_BYTES : 0);
@@ -169,11 +172,13 @@ void conn_count_chunks(struct conn *conn, uint64_t bytes)
     conn->asked_bytes += bytes + frames;
 }
 
-/* Get the number of bytes from the client so far; over TLS, of decrypted bytes, and an incomplete
- * record counts with its encrypted bytes. Each received record has the same overhead. GnuTLS counts
- * the records that it has decrypted; in TLS 1.2 the client's Finished is the first of them. The
- * count restarts with a new key, and a padded record has more overhead: in both cases the result
- * here is too large. Returns false if the number is not known. */
+/* Get the number of bytes that the client has sent so far. Over TLS this is the number of
+ * decrypted bytes; an incomplete record counts with its encrypted bytes. Each received record
+ * has the same overhead. GnuTLS counts the records that it has decrypted; in TLS 1.2 the
+ * client's Finished is the first of these records. The result is too large in two cases: after
+ * a change of the key, which restarts GnuTLS's count, and with padded records, which have more
+ * overhead.
+ * Returns false if the number is not known. */
 static bool received_bytes(const struct conn *conn, uint64_t *bytes)
 {
     unsigned char number[8];
@@ -201,8 +206,8 @@ bool conn_ended_early(const struct conn *conn)
            sent < conn->asked_bytes;
 }
 
-/* libmicrohttpd does not tell how much of the next request it has read, so the received bytes
- * are compared with the bytes of the requests. */
+/* libmicrohttpd does not report how much of the next request it has read, so the number of
+ * received bytes is compared with the bytes of the requests. */
 bool conn_has_next(const struct conn *conn)
 {
     uint64_t received = 0;

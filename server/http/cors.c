@@ -7,19 +7,22 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Header fields of requests that a page may set: all that the service reads, except those that
- * browsers set themselves. Authorization must be named, because "*" does not include it. */
+/* Header fields of requests that a page may set: all fields that the service reads, except
+ * fields that browsers set themselves. Authorization must be named, because "*" does not
+ * include it. */
 static const char request_fields[] =
     "Authorization, Content-Type, Content-Encoding, Accept, If-None-Match, "
     "Inference-Header-Content-Length, Tally-Carry-Length, Tally-Offsets-Length, X-Request-Id, "
     "X-Request-Priority, X-Request-Timeout-Ms, traceparent, tracestate";
 
-/* Header fields of answers that a page may read, besides those that every page may read. */
+/* Header fields of answers that a page may read, in addition to the fields that every page may
+ * read. */
 static const char answer_fields[] =
     "Allow, ETag, Inference-Header-Content-Length, Retry-After, Server-Timing, "
     "Tally-Carry-Length, Tally-Dtype, Tally-Shape, WWW-Authenticate, X-Request-Id, traceparent";
 
-/* Chromium's limit: it repeats a preflight after two hours, even if the value is larger. */
+/* The limit of Chromium, which repeats a preflight after two hours even if the value is
+ * larger. */
 static const char remember_seconds[] = "7200";
 
 enum {
@@ -34,7 +37,8 @@ static bool allows_all(const struct config_list *origins)
     return origins->count == 1 && strcmp(origins->items[0], "*") == 0;
 }
 
-/* Returns the reason why no browser sends this text as Origin; NULL: a browser may send it. */
+/* Returns the reason why no browser can send this text as Origin; NULL: a browser may send
+ * it. */
 static const char *origin_fault(const char *text)
 {
     if (strcmp(text, "null") == 0) {
@@ -116,8 +120,9 @@ size_t cors_fields(const struct config_list *origins, const char *allowed, const
 {
     size_t count = 0;
     if (origins->count > 0 && !allows_all(origins)) {
-        /* "If Access-Control-Allow-Origin is set ... dynamically, include Origin in Vary" (Fetch,
-         * CORS protocol and HTTP caches), even in an answer without it. */
+        /* "If Access-Control-Allow-Origin is set ... dynamically, include Origin in Vary"
+         * (Fetch, CORS protocol and HTTP caches), even in an answer without
+         * Access-Control-Allow-Origin. */
         fields[count++] = (struct page_field){"Vary", "Origin"};
     }
     if (allowed == NULL) {

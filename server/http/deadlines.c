@@ -4,29 +4,33 @@
  *
  * | state of the request | limits                                                             |
  * |----------------------|--------------------------------------------------------------------|
- * | none yet, first one  | --header-timeout-ms, with the TLS handshake                        |
- * | none yet, later one  | --idle-timeout-s; if a request line arrives in pieces,             |
- * |                      | --header-timeout-ms more                                           |
+ * | before the first     | --header-timeout-ms, which includes the TLS handshake              |
+ * | between two requests | --idle-timeout-s without a byte; --header-timeout-ms more until    |
+ * |                      | the request line is complete                                       |
  * | HEADER               | --header-timeout-ms                                                |
- * | BODY                 | --body-timeout-ms, rate; --idle-timeout-s without a byte           |
- * | REFUSED, LINGERING   | 1 s until the early answer, 10 s and 16 MiB in all                 |
- * | READY, or another    | --request-timeout-ms until a device has it, and between the pieces |
- * | thread's             | of texts; --device-timeout-ms on the device                        |
- * | ANSWERING            | --answer-timeout-ms, rate; --idle-timeout-s without a byte         |
+ * | BODY                 | --body-timeout-ms; --idle-timeout-s without a byte;                |
+ * |                      | --min-upload-rate                                                  |
+ * | REFUSED, LINGERING   | 1 s until the early answer; 10 s and 16 MiB in all                 |
+ * | READY, or owned by   | --request-timeout-ms while it waits for a device, and between      |
+ * | another thread       | pieces of text work; --device-timeout-ms on the device             |
+ * | ANSWERING            | --answer-timeout-ms; --idle-timeout-s without a byte;              |
+ * |                      | --min-upload-rate                                                  |
  *
- * All limits except --idle-timeout-s are absolute: a byte now and then does not extend them.
- * The limits are long, so that slow links work. While reservations of memory are refused,
- * requests that hold memory and move few bytes are therefore cut, the slowest first. While all
- * places are used and a newcomer waits, connections are evicted: those that places.c chooses,
- * and those whose body or answer moves too slowly to be over within a minute.
+ * All limits except --idle-timeout-s are absolute: a single byte does not extend them. The
+ * limits are long, so that slow links work. Therefore two more rules apply when a resource is
+ * lacking. While reservations of memory are refused, requests that hold memory and transfer few
+ * bytes are cut, the slowest first. While all places are used and a newcomer waits, two kinds
+ * of connections are evicted: connections that places.c chooses, and connections whose body or
+ * answer is too slow to end within a minute.
  *
  * A slow sender gets a 408 by respond_early(), because libmicrohttpd can answer only a complete
- * request. In all cases conn_cut() then makes libmicrohttpd close the connection.
+ * request. After any limit is exceeded, conn_cut() makes libmicrohttpd close the connection.
  *
- * A sweep has one time: that of its heartbeat. If the process is stopped (SIGSTOP, a paused
- * container), the next heartbeat excuses all clients: a stop counts as one interval between
- * heartbeats, and bytes that arrived meanwhile are read before a limit passes. Some times of a
- * connection may be later than that of the sweep; clock_span_ns() is 0 for them.
+ * A sweep compares all times with the time of its heartbeat. If the process was stopped
+ * (SIGSTOP, a paused container), the next heartbeat excuses all clients: the stop counts as one
+ * interval between heartbeats, and bytes that arrived during the stop are read before a limit
+ * is checked. A phase may begin after the time of the heartbeat; its age is then 0
+ * (clock_span_ns()).
  *
  * Possible failures: none. Thread: the loop. */
 #include "server/base/clock.h"
@@ -46,16 +50,15 @@ enum {
     EARLY_MS = 1000,  /* age at which a refused request with an incomplete body is answered */
     LINGER_S = 10,    /* time in which the client of a refused request may send more */
     QUIET_MS = 400,   /* time for which a drain waits for a request on an idle connection */
-    YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that left */
+    YOUNG_MS = 250,   /* age up to which a phase is not checked for a client that has left */
     STUCK_SWEEPS = 4, /* heartbeats without progress although bytes are unread */
 
     /* While memory is refused: */
-    PRESSED_MS = 1000,  /* age up to which a refusal matters */
-    RELIEF_MS = 250,    /* time in which requests that were cut release their memory */
-    PROGRESS_MS = 2000, /* least time over which a rate is measured */
-    TURNOVER_S = 60,    /* time in which a request should move as many bytes as it holds, ... */
-    LINK_RATE = 1 << 20, /* ... unless it moves this many bytes per second */
-    MOST_CUT = 8         /* most connections cut in one sweep */
+    PRESSED_MS = 1000,   /* age up to which a refusal counts */
+    PROGRESS_MS = 2000,  /* minimum time over which a rate is measured */
+    TURNOVER_S = 60,     /* time in which a request should transfer as many bytes as it holds */
+    LINK_RATE = 1 << 20, /* bytes per second that are fast enough for any request */
+    MOST_CUT = 8         /* maximum number of connections cut in one sweep */
 };
 
 static void cut_slow(struct conn *conn, const char *why)
@@ -70,7 +73,7 @@ static enum request_state state_of(const struct conn *conn)
     return conn->exchange == NULL ? REQUEST_HEADER : request_state(&conn->exchange->request);
 }
 
-/* True if the body of the connection's request is arriving, or is being discarded. */
+/* True if the body of the connection's request is arriving or is being discarded. */
 static bool is_receiving(const struct conn *conn)
 {
     const enum request_state state = state_of(conn);
@@ -84,9 +87,9 @@ static void time_out_request(struct conn *conn, const char *why)
     metrics_add(conn->loop->server->metrics, METRICS_COUNTER_SLOW_CLIENTS, 1);
 }
 
-/* Report the rate of the body to admission if the client alone determines it: the request had a
- * whole heartbeat, and no byte is unread. If admission reclaims promised memory, the pages that
- * were prepared for the next bytes are released, too. */
+/* Report the rate of the body to admission, if only the client determines the rate: the body
+ * was read for a whole interval between heartbeats, and no byte is unread. If admission takes
+ * back promised memory, the pages that were touched for the next bytes are released, too. */
 static void check_pace(const struct conn *conn, uint64_t now_ns)
 {
     struct request *request = &conn->exchange->request;
@@ -99,11 +102,12 @@ static void check_pace(const struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* True if libmicrohttpd cannot read the next chunk. Before 1.0 it neither accepts nor refuses a
- * chunk header larger than its buffer, but tries to read the header again and again: bytes are
- * unread, and the body does not grow. A connection without a run between two heartbeats is not
- * stuck, because its bytes wait for runs of other connections. Nor is a connection whose client
- * reads nothing, because its bytes wait until a 100 Continue is sent. */
+/* True if libmicrohttpd cannot read the next chunk. Before version 1.0 libmicrohttpd neither
+ * accepts nor refuses a chunk header larger than its buffer, but tries to read the header again
+ * and again: bytes are unread, and the body does not grow. Two kinds of connections have unread
+ * bytes but are not stuck:
+ * - The daemon had no run since the last heartbeat: it waits for runs of other connections.
+ * - The socket's send buffer is full: libmicrohttpd cannot send its 100 Continue. */
 static bool chunks_are_stuck(struct conn *conn)
 {
     const struct request_body *body = &conn->exchange->request.body;
@@ -158,7 +162,7 @@ static void note_progress(struct conn *conn, uint64_t now_ns)
     }
 }
 
-/* True if for --idle-timeout-s the socket had no event and the connection's clock was not
+/* True if, for --idle-timeout-s, the socket had no event and the connection's clock was not
  * restarted. */
 static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
 {
@@ -166,7 +170,7 @@ static bool idles_too_long(const struct conn *conn, uint64_t now_ns)
     return clock_span_ns(larger_of(conn->since_ns, conn->moved_ns), now_ns) > idle_ns;
 }
 
-/* True if nothing of the body has arrived for --idle-timeout-s. */
+/* True if no byte of the body has arrived for --idle-timeout-s. */
 static bool body_stands_still(struct conn *conn, uint64_t now_ns)
 {
     if (conn->exchange->request.body.received != conn->seen_bytes || conn_unread(conn)) {
@@ -207,8 +211,8 @@ static void check_body(struct conn *conn, uint64_t age_ns, uint64_t now_ns)
     }
 }
 
-/* True if the answer takes longer than --answer-timeout-ms, or longer than --idle-timeout-s and
- * the time of its bytes at the minimum rate. */
+/* True if the answer takes longer than --answer-timeout-ms, or longer than --idle-timeout-s
+ * plus the time that its bytes take at the minimum rate. */
 static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
 {
     const struct config *config = conn->loop->server->config;
@@ -223,8 +227,8 @@ static bool answer_overdue(const struct conn *conn, uint64_t age_ns)
     return seconds - allowed > conn->answer_bytes / config->min_upload_rate;
 }
 
-/* End a request whose cursor has failed: a slice failed while the body arrives, or hangs on a
- * device. */
+/* End a request whose cursor has failed: a slice failed while the body was arriving, or a slice
+ * hangs on a device. */
 static void check_cursor(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -236,8 +240,8 @@ static void check_cursor(struct exchange *exchange)
     }
 }
 
-/* True if a drain may close the idle connection: not before QUIET_MS, because the client may
- * have sent a request before it could notice the drain. */
+/* True if a drain may close the idle connection. Before QUIET_MS it may not, because the client
+ * may have sent a request before it could notice the drain. */
 static bool may_close_in_drain(const struct conn *conn, uint64_t now_ns)
 {
     uint64_t draining_ns = conn->loop->draining_ns;
@@ -304,14 +308,17 @@ enum held {
     HELD_PLACE
 };
 
-/* Returns for how many seconds the connection will hold its memory or its place at its recent rate;
- * 0: the rate is high enough, or not known. The bytes that the request holds, or those of its body
- * or answer, should move within TURNOVER_S or at LINK_RATE. In any case they move at
- * --min-upload-rate, and memory is released within ADMISSION_TURNOVER_S. */
+/* Returns the number of seconds for which the connection will hold its memory or its place at
+ * its recent rate; 0: the rate is high enough, or not known. The rate is high enough if it
+ * would transfer, within TURNOVER_S, the bytes that the request holds (or the bytes of its body
+ * or answer), or if it reaches LINK_RATE. In any case the rate must reach --min-upload-rate and
+ * release memory within ADMISSION_TURNOVER_S. */
 static double seconds_of_holding(const struct conn *conn, enum held held, uint64_t now_ns)
 {
     const double rate = recent_rate(conn, now_ns);
-    if (rate < 0) { /* also if another thread owns the request, and may change reserved_bytes */
+    /* The rate is also unknown while another thread, which may change reserved_bytes, owns the
+     * request. */
+    if (rate < 0) {
         return 0;
     }
     const struct request *request = &conn->exchange->request;
@@ -328,8 +335,9 @@ static double seconds_of_holding(const struct conn *conn, enum held held, uint64
     return rate < (double)wanted ? (double)(bytes + (held == HELD_PLACE)) / (rate + 1) : 0;
 }
 
-/* Returns the connection that will hold its memory, or its place, for longest; NULL: all move fast
- * enough. A place counts if the client of the connection holds `least` places or more. */
+/* Returns the connection that will hold its memory, or its place, for the longest time; NULL:
+ * all connections are fast enough. A place counts if the client of the connection holds `least`
+ * places or more. */
 static struct conn *find_slowest(const struct http_loop *loop, enum held held, uint64_t least,
                                  uint64_t now_ns)
 {
@@ -351,7 +359,7 @@ static struct conn *find_slowest(const struct http_loop *loop, enum held held, u
     return slowest;
 }
 
-/* Cut a connection that holds what others need. */
+/* Cut a connection that holds a resource that other clients need. */
 static void cut_holder(struct conn *conn, const char *why_sending, const char *why_reading)
 {
     if (is_receiving(conn)) {
@@ -361,45 +369,46 @@ static void cut_holder(struct conn *conn, const char *why_sending, const char *w
     }
 }
 
-/* Returns the reserved bytes of requests on connections that were cut. They are released when
- * the connection is closed, in a later run. */
-static uint64_t closing_bytes(const struct http_loop *loop)
+/* Cut requests that hold memory and transfer few bytes, the slowest first, until the
+ * reservation that was refused last would fit. Their memory is released when a later run closes
+ * the connection; until then it counts in relief_bytes. Thread: the loop that set `relieving`. */
+static void relieve_refused(struct http_loop *loop, uint64_t now_ns)
 {
-    uint64_t bytes = 0;
-    for (struct conn *conn = loop_next_conn(loop, NULL); conn != NULL;
-         conn = loop_next_conn(loop, conn)) {
-        bytes += conn->cut && conn->exchange != NULL
-                     ? conn->exchange->request.memory.reserved_bytes
-                     : 0;
-    }
-    return bytes;
-}
-
-/* Cut requests that hold memory and move few bytes, the slowest first, until the reservation
- * that was refused last would fit. Only one loop does this for a refusal. */
-static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
-{
-    uint64_t relieved_ns = atomic_load(&loop->http->relieved_ns);
-    const uint64_t wanted = memory_pressed(
-        loop->server->memory, larger_of(now_ns - PRESSED_MS * NS_PER_MS, relieved_ns));
-    uint64_t freed = wanted == 0 ? 0 : closing_bytes(loop);
-    struct conn *conn = freed >= wanted ? NULL : find_slowest(loop, HELD_MEMORY, 0, now_ns);
-    if (conn == NULL || !atomic_compare_exchange_strong(&loop->http->relieved_ns, &relieved_ns,
-                                                        now_ns + RELIEF_MS * NS_PER_MS)) {
-        return;
-    }
-    for (int cut = 0; cut < MOST_CUT && freed < wanted && conn != NULL; cut++) {
-        freed += conn->exchange->request.memory.reserved_bytes;
+    struct http *http = loop->http;
+    const uint64_t since_ns = larger_of(now_ns - PRESSED_MS * NS_PER_MS, http->relieved_ns);
+    for (int cut = 0; cut < MOST_CUT; cut++) {
+        /* Read relief_bytes first: a cut request releases its memory and then lowers
+         * relief_bytes, so its bytes are counted once or twice, but never missed. */
+        const uint64_t coming = atomic_load(&http->relief_bytes);
+        struct conn *conn = memory_pressed(loop->server->memory, since_ns) <= coming
+                                ? NULL
+                                : find_slowest(loop, HELD_MEMORY, 0, now_ns);
+        if (conn == NULL) {
+            return;
+        }
+        struct exchange *exchange = conn->exchange;
+        exchange->relief_bytes = exchange->request.memory.reserved_bytes;
+        (void)atomic_fetch_add(&http->relief_bytes, exchange->relief_bytes);
+        http->relieved_ns = clock_now_ns();
         cut_holder(
             conn,
             "other requests need memory, and this request, which holds some, arrives too "
             "slowly",
             "other requests need memory, and the answer is read too slowly");
-        conn = find_slowest(loop, HELD_MEMORY, 0, now_ns);
     }
 }
 
-/* Evict slow connections for newcomers for which places.c found no idle connection. */
+/* Relieve the last refusal of memory, unless another loop does so at this moment. */
+static void relieve_memory(struct http_loop *loop, uint64_t now_ns)
+{
+    if (memory_pressed(loop->server->memory, now_ns - PRESSED_MS * NS_PER_MS) > 0 &&
+        !atomic_exchange(&loop->http->relieving, true)) {
+        relieve_refused(loop, now_ns);
+        atomic_store(&loop->http->relieving, false);
+    }
+}
+
+/* Evict slow connections if newcomers wait and places.c found no idle connection for them. */
 static void relieve_places(struct http_loop *loop, uint64_t now_ns)
 {
     struct places *places = &loop->http->places;
@@ -455,8 +464,8 @@ void deadline_cut_evicted(struct http_loop *loop)
 
 /* ---- clients that have left ---- */
 
-/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss that,
- * and does not notice it while the daemon does not run. */
+/* The client has closed its side, or the connection was reset. libmicrohttpd 0.9.75 can miss
+ * this event, and cannot notice it while the daemon does not run. */
 static void client_hung_up(struct conn *conn)
 {
     struct exchange *exchange = conn->exchange;
@@ -476,19 +485,21 @@ static void client_hung_up(struct conn *conn)
             conn_cut(conn);
         }
     } else if (state_of(conn) == REQUEST_BODY && !reset && conn_ended_early(conn)) {
-        /* The owner of the request returns it, and resume_body() ends it. */
+        /* When the owner returns the request, resume_body() ends it. */
         exchange->closed_inside = true;
         atomic_store_explicit(&exchange->request.cancelled, true, memory_order_relaxed);
         cursor_cancel(&exchange->request);
     } else if (reset) {
-        /* A client that has only closed its side may still read the answer
-         * (docs/design/decisions/015). After a reset the client cannot read it: the queue drops
-         * the request at its next tick, or its run is completed first. */
+        /* A client that has closed only its sending side may still read the answer
+         * (docs/design/decisions/015). After a reset no answer is needed: the queue drops the
+         * request at its next tick, unless a device runs it already. */
         exchange_cancel(exchange);
     }
 }
 
-/* Move a time of a connection forward, to now_ns at most: the phase may have begun after the stop. */
+/* Add by_ns, the time in which the process was stopped, to a time of a connection. The result
+ * is at most now_ns: a time that was recorded after the process resumed would otherwise lie in
+ * the future. 0 stays 0. */
 static void move_time(uint64_t *at_ns, uint64_t by_ns, uint64_t now_ns)
 {
     *at_ns = *at_ns == 0 ? 0 : larger_of(*at_ns, smaller_of(*at_ns + by_ns, now_ns));

@@ -1,5 +1,5 @@
-/* The life of one request from its request line to its end; exchange_header.c has the header,
- * respond.c the answer. The records are in exchange.h.
+/* The life of one request, from its request line to its end. exchange_header.c checks the
+ * header, and respond.c sends the answer. The records are in exchange.h.
  *
  * The happy path: exchange_begin(), exchange_header(), exchange_data() for each piece of the
  * body, exchange_body_end(), which makes a page or runs the steps of a tensor, respond(),
@@ -7,16 +7,16 @@
  *
  * A refusal is delivered even though the client may still be sending:
  *
- *   - If the client has sent nothing of the body yet (Expect: 100-continue), it is answered at
- *     once.
+ *   - If the client has sent no byte of the body yet (Expect: 100-continue), the answer is sent
+ *     at once.
  *   - If the rest of the body is short, the rest is read and discarded. The answer follows, and
  *     the connection stays open.
  *   - If the rest is long, or does not arrive, the answer is written to the socket at once, and
- *     our side is closed. Later bytes are read and discarded, up to a number of bytes and
- *     seconds (deadlines.c): closing a socket with unread bytes would destroy the answer on its
- *     way.
+ *     the connection is closed for writing. Later bytes are read and discarded, up to a limit
+ *     of bytes and seconds (deadlines.c). Closing a socket with unread bytes would reset the
+ *     connection, and the client might lose the answer.
  *
- * Possible failures: no memory for a record, and libmicrohttpd closes the connection; the
+ * Possible failures: there is no memory for a record (libmicrohttpd closes the connection); the
  * refusals of body.h and of pages; THROTTLED by a limit of the client. Thread: the loop. */
 #include "server/http/exchange.h"
 
@@ -41,16 +41,18 @@
 #include <string.h>
 
 enum {
-    KEEP_ALIVE_DISCARD_BYTES = 1 << 20, /* most bytes of a body discarded before the answer */
-    LINGER_BYTES = 16 << 20,  /* most bytes discarded after the answer: more than the buffers of
-                              * two sockets hold, so that the answer had reached the client
-                              * before it sent the last of them */
+    /* maximum number of bytes of a body that are discarded before the answer */
+    KEEP_ALIVE_DISCARD_BYTES = 1 << 20,
+    /* maximum number of bytes discarded after the answer. This is more than the buffers of two
+     * sockets hold, so the answer has reached the client before the client sends the last of
+     * these bytes */
+    LINGER_BYTES = 16 << 20,
     KEPT_EXCHANGES = 1024,    /* unused records that a loop keeps */
-    KEPT_TEXT_BYTES = 4097,   /* text that a record keeps: a short body and its NUL */
+    KEPT_TEXT_BYTES = 4097,   /* bytes of text that a record keeps: a short body and its NUL */
     FIRST_TARGET_BYTES = 256, /* first size of a target's memory */
-    KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps that memory */
-    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients ... */
-    CLIENT_PAGES_BYTES = 4 << 20 /* ... and of one client */
+    KEPT_TARGET_BYTES = 1024, /* size up to which a record keeps the memory of its target */
+    PAGES_BYTES = 16 << 20,   /* limit of the unread pages of all clients together */
+    CLIENT_PAGES_BYTES = 4 << 20 /* limit of the unread pages of one client */
 };
 
 /* ---- records, kept between requests ---- */
@@ -67,7 +69,7 @@ static void reset_record(struct exchange *exchange)
     exchange->token_name[0] = '\0';
 }
 
-/* Copy the target twice: the header's check parses one copy in place. */
+/* Copy the target twice, because the check of the header parses one copy in place. */
 static bool copy_target(struct exchange *exchange, const char *target)
 {
     const size_t bytes = strlen(target) + 1;
@@ -121,7 +123,7 @@ void exchange_free(struct exchange *exchange)
 {
     if (exchange != NULL) {
         free(exchange->target);
-        free(exchange->request.body.head.bytes); /* a long text was freed before */
+        free(exchange->request.body.head.bytes); /* a long text was freed earlier */
         free(exchange);
     }
 }
@@ -150,6 +152,10 @@ static void release_memory(struct exchange *exchange)
     if (request->memory.reserved_bytes > 0) {
         memory_release(server->memory, request->memory.reserved_bytes);
         request->memory.reserved_bytes = 0;
+    }
+    if (exchange->relief_bytes > 0) {
+        (void)atomic_fetch_sub(&exchange->loop->http->relief_bytes, exchange->relief_bytes);
+        exchange->relief_bytes = 0;
     }
     if (request->memory.client_bytes > 0) {
         client_give_memory(request->arrival.client, request->memory.client_bytes,
@@ -196,7 +202,8 @@ enum status exchange_admit_bytes(struct exchange *exchange, uint64_t whole, stru
                      ahead, limit);
 }
 
-/* Add bytes to the sum unless it would exceed `most`; returns false if it would. */
+/* Add bytes to the sum and return true, unless the sum would exceed `most`; then return
+ * false. */
 static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t most)
 {
     const uint64_t before = atomic_fetch_add_explicit(sum, bytes, memory_order_relaxed);
@@ -207,11 +214,11 @@ static bool count_within(atomic_uint_fast64_t *sum, uint64_t bytes, uint64_t mos
     return fits;
 }
 
-/* Count the page of the exchange as unread, until the kernel has accepted all bytes of it. Pages are
- * outside the memory budget, so that an operator gets /metrics when the budget is used up. Without a
- * limit, clients that do not read their pages would make the service hold any number of pages. Sets
- * request.error if its client (THROTTLED), or all clients together (OUT_OF_MEMORY), have too many
- * bytes of unread pages. */
+/* Count the page of the exchange as unread, until the kernel has accepted all bytes of it.
+ * Pages are outside the memory budget, so that an operator gets /metrics when the budget is
+ * used up. Without a limit, clients that do not read their pages would make the service hold
+ * any number of pages. Sets request.error if the client (THROTTLED) or all clients together
+ * (OUT_OF_MEMORY) have too many bytes of unread pages. */
 static void count_page(struct exchange *exchange)
 {
     struct request *request = &exchange->request;
@@ -242,7 +249,7 @@ static void count_page(struct exchange *exchange)
     }
 }
 
-/* End all counts of the exchange, which ends. */
+/* Undo all counts of an exchange that ends. */
 static void uncount(struct exchange *exchange)
 {
     const struct request *request = &exchange->request;
@@ -291,7 +298,7 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
     if (request_state(request) != REQUEST_BODY) {
         return discard_bytes(exchange, count);
     }
-    /* The bytes of a body of known length were counted with its header. */
+    /* The bytes of a body of known length were counted when the header was checked. */
     const bool counts = exchange->header.chunked && exchange->byte_rate > 0;
     const uint64_t whole = request->body.received + count;
     if (counts && exchange_admit_bytes(exchange, whole, &request->error) != STATUS_OK) {
@@ -308,7 +315,7 @@ bool exchange_data(struct exchange *exchange, const void *bytes, size_t count)
 
 size_t exchange_keep(struct exchange *exchange, const void *bytes, size_t count)
 {
-    /* libmicrohttpd reads at most a buffer in a run. */
+    /* libmicrohttpd reads at most one buffer in a run, so the kept bytes fit. */
     const size_t room = exchange->conn->daemon->buffer_bytes;
     if (exchange->kept == NULL) {
         exchange->kept = malloc(room);
@@ -339,15 +346,15 @@ bool exchange_closed_inside_body(struct exchange *exchange)
 {
     int64_t length = exchange->header.content_length;
     if (exchange->closed_inside) {
-        /* Closing a socket with unread bytes would reset the connection and destroy the answer
-         * on its way. */
+        /* Closing a socket with unread bytes would reset the connection, and the client might
+         * lose the answer. */
         client_socket_discard(exchange->conn->fd);
-        exchange->request.error = (struct error)ERROR_INIT; /* was CLIENT_GONE */
+        exchange->request.error = (struct error)ERROR_INIT; /* clear CLIENT_GONE */
     } else if (length < 0 || exchange->conn->tls != NULL ||
                exchange->request.body.received >= (uint64_t)length ||
                !client_socket_closed(exchange->conn->fd)) {
         /* The rest of a chunked body may be in libmicrohttpd's buffer already. Over TLS,
-         * libmicrohttpd reads until nothing is left, and so notices the end itself. */
+         * libmicrohttpd reads all available bytes, and so notices the end itself. */
         return false;
     }
     respond_and_cut(exchange->conn, STATUS_LENGTH_MISMATCH,
@@ -428,7 +435,7 @@ void exchange_begin_trace(struct exchange *exchange)
     struct tracer *tracer = loop->server->tracer;
     const struct header_list *states = &header->tracestate;
     bool there = header->traceparent.total > 0;
-    /* With two traceparent fields neither is valid. */
+    /* If there are two traceparent fields, neither is valid. */
     if (header->traceparent.total == 1 &&
         trace_context_read(header->traceparent.texts[0], loop_draw_id(loop),
                            &exchange->trace)) {
@@ -457,7 +464,7 @@ static void end_trace(const struct exchange *exchange, const struct log_request 
         .times = exchange->request.times,
         .answered_ns =
             request_state(&exchange->request) == REQUEST_ANSWERING
-                /* the clock of this state began with the run that made the answer */
+                /* since_ns is the begin of the run that made the answer */
                 ? larger_of(exchange->conn->since_ns, exchange->request.times.finished)
                 : 0,
         .ended_ns = now_ns,
@@ -482,8 +489,8 @@ static void count_request(struct exchange *exchange)
     metrics_request(exchange->loop->server->metrics, &ended);
 }
 
-/* Returns true for an answered probe: the state of the service, or a page of --probe-listen. A
- * refusal (4xx) is no answered probe, and neither is a request without an answer. */
+/* Returns true for an answered probe: a page with the state of the service, or a page of
+ * --probe-listen. A refusal (4xx) or a request without an answer is not an answered probe. */
 static bool is_probe(const struct exchange *exchange)
 {
     const struct route *route = exchange->route;
@@ -592,9 +599,9 @@ static void end_exchange(struct exchange *exchange)
     loop->free_count++;
 }
 
-/* The connection has ended while another thread owns the request, and a device may still write
- * to its memory: the exchange ends when the request returns. If only a slice is in flight, the
- * exchange ends now, because the detached cursor keeps the memory that the slice needs. */
+/* The connection has ended, but another thread owns the request, and a device may still write
+ * to its memory. So the exchange ends when the request returns. If only a slice is in flight,
+ * the exchange ends now, because the detached cursor keeps the memory that the slice needs. */
 static void make_orphan(struct exchange *exchange)
 {
     exchange_cancel(exchange);

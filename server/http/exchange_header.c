@@ -1,6 +1,6 @@
-/* The checks of a request's header, in this order: the route of its path; its token and the
- * scopes of the route; its method; its client, and the limits of the client and the queue; the
- * codecs of body and answer. exchange.c delivers a refusal, even if the body is still arriving.
+/* The checks of a request's header, in this order: the route; the token and its scopes; the
+ * method; the client, and the limits of the client and of the queue; the codecs of body and
+ * answer. exchange.c delivers a refusal, even if the body is still arriving.
  *
  * Possible failures: those of header_check.h and infer_check(); INVALID_REQUEST, UNAUTHORIZED,
  * FORBIDDEN, NOT_FOUND, METHOD_NOT_ALLOWED, NOT_ACCEPTABLE, UNSUPPORTED_MEDIA; QUEUE_FULL,
@@ -23,13 +23,13 @@
 #include <strings.h>
 
 enum {
-    ENDED_CHECK_BYTES = 64 << 10 /* least length of a body for conn_ended_early() */
+    ENDED_CHECK_BYTES = 64 << 10 /* minimum length of a body for conn_ended_early() */
 };
 
 /* ---- the route ---- */
 
-/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/". A path without the prefix is left
- * unchanged, for health checks. */
+/* "/base/v1/cumsum" -> "/v1/cumsum", "/base" -> "/". A path without the prefix is not changed,
+ * because health checks use such paths. */
 static char *strip_base_path(const struct exchange *exchange, char *path)
 {
     const char *base = exchange->loop->server->config->base_path;
@@ -63,14 +63,14 @@ static enum status check_token(struct exchange *exchange, struct error *err)
     }
     union {
         const char *read;
-        char *overwrite; /* in libmicrohttpd's buffer; no other function reads it */
+        char *overwrite; /* points into libmicrohttpd's buffer; only tokens_check() reads it */
     } field = {.read = exchange->header.authorization};
     exchange->request.reply.limit = METRICS_CLIENT_LIMIT_TOKENS; /* used if THROTTLED */
     return tokens_check(exchange->loop->http->tokens, &exchange->address, field.overwrite,
                         scopes, exchange->token_name, err);
 }
 
-/* sent: the path as it arrived, perhaps with the prefix of --base-path. */
+/* sent: the path as it arrived, possibly with the prefix of --base-path. */
 static enum status refuse_path(const struct exchange *exchange, const char *sent,
                                const char *path, struct error *err)
 {
@@ -87,8 +87,8 @@ static enum status refuse_path(const struct exchange *exchange, const char *sent
                      (near->methods & ROUTE_GET) != 0 ? "GET" : "POST", base, text);
 }
 
-/* Refuse a method that the route does not have. A tensor that is posted to the page of links was
- * meant for /v1/cumsum. */
+/* Refuse a method that the route does not have. A client that posts a tensor to the page of
+ * links probably means /v1/cumsum. */
 static enum status refuse_method(const struct exchange *exchange, const char *method,
                                  const char *path, const struct route *route, struct error *err)
 {
@@ -102,8 +102,8 @@ static enum status refuse_method(const struct exchange *exchange, const char *me
                      method, route_allow(route));
 }
 
-/* Check the route on a connection of --probe-listen, which serves one request: the number of
- * these connections is small. */
+/* Check the route on a connection of --probe-listen. Such a connection serves one request,
+ * because the number of these connections is small. */
 static enum status check_probe(struct exchange *exchange, struct error *err)
 {
     exchange->close = true;
@@ -152,10 +152,11 @@ static enum status find_route(struct exchange *exchange, const char *method, str
 
 /* ---- the client ---- */
 
-/* Set the client to which the request is charged: the name of its token, else the subject of
- * its certificate, else its address. The certificate of a trusted proxy is not the client's, so
- * a request that a proxy forwards is charged to the address that the proxy names. Requests at a
- * Unix socket without a token all belong to one client, which has no limits. */
+/* Set the client to which the request is charged. The client is identified by the name of its
+ * token, else by the subject of its certificate, else by its address. The certificate of a
+ * trusted proxy does not identify the client, so a request that a proxy forwards is charged to
+ * the address that the proxy names. Requests at a Unix socket without a token all belong to one
+ * client, which has no limits. */
 static enum status identify_client(struct exchange *exchange, struct error *err)
 {
     struct conn *conn = exchange->conn;
@@ -187,7 +188,7 @@ static enum status identify_client(struct exchange *exchange, struct error *err)
     return STATUS_OK;
 }
 
-/* Count the request among those of its client (--per-client-requests). */
+/* Count the request as one of its client's requests (--per-client-requests). */
 static enum status count_among_clients(struct exchange *exchange, struct error *err)
 {
     struct request *request = &exchange->request;
@@ -278,7 +279,7 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
     enum codec_format format = (enum codec_format)media;
     unsigned accepted = exchange->header.accept_formats;
     request->arrival.codec = codec_cumsum(format);
-    /* If Accept names exactly one format, the answer has that one. */
+    /* If Accept names exactly one format, the answer has this format. */
     if (accepted != 0 && (accepted & (accepted - 1)) == 0) {
         format = (enum codec_format)__builtin_ctz(accepted);
     }
@@ -288,7 +289,8 @@ static enum status choose_codec(struct exchange *exchange, struct error *err)
 
 /* ---- the checks in order ---- */
 
-/* Set the deadline: the client's time limit, or the server's if that is shorter; 0: none. */
+/* Set the deadline: the client's time limit, or the server's limit if it is shorter; 0:
+ * none. */
 static void choose_deadline(struct exchange *exchange)
 {
     const uint64_t asked_ms = (uint64_t)exchange->header.timeout_ms;
@@ -326,8 +328,8 @@ static enum status check_header(struct exchange *exchange, const char *method)
     if (exchange_is_too_late(exchange)) {
         return err->status;
     }
-    /* Only the body of a POST is stored. A client without a token could send other bodies, so
-     * those are discarded. */
+    /* Only the body of a POST is stored. Clients without a token could send bodies with other
+     * methods, so those bodies are discarded. */
     request->body.unwanted = (exchange->method_bit & ROUTE_POST) == 0;
     if (!exchange->bodiless && exchange->route->kind != ROUTE_PAGE) {
         choose_deadline(exchange);
@@ -342,8 +344,8 @@ static enum status check_header(struct exchange *exchange, const char *method)
     request->body.chunked = exchange->header.chunked;
     request->body.coding = exchange->header.coding;
     request->arrival.accept_coding = exchange->header.accept_coding;
-    /* Otherwise a client that sends the beginning of a body and closes the connection would
-     * hold memory for the whole body until the loop has read that beginning. */
+    /* Without this check, a client that sends the beginning of a body and closes the connection
+     * would hold memory for the whole body until the loop has read the beginning. */
     if (exchange->header.content_length >= ENDED_CHECK_BYTES &&
         conn_ended_early(exchange->conn)) {
         return error_set(err, STATUS_LENGTH_MISMATCH,
@@ -357,7 +359,7 @@ static enum status check_header(struct exchange *exchange, const char *method)
 
 static void read_method(struct exchange *exchange, const char *method)
 {
-    /* The methods of RFC 9110 and PATCH (RFC 5789), as in OpenTelemetry. */
+    /* The methods that OpenTelemetry knows: those of RFC 9110, and PATCH (RFC 5789). */
     static const struct {
         const char *name;
         unsigned method_bit;
@@ -379,7 +381,7 @@ bool exchange_header(struct exchange *exchange, const char *method)
     read_method(exchange, method);
     if (header->origin != NULL) {
         exchange->request.arrival.local =
-            false; /* a page in a browser may be from any machine */
+            false; /* a page in a browser may come from any machine */
         exchange->allowed_origin =
             cors_allowed(&exchange->loop->server->config->cors_origins, header->origin);
         exchange->preflight = exchange->allowed_origin != NULL &&
@@ -403,7 +405,7 @@ bool exchange_header(struct exchange *exchange, const char *method)
     exchange_refuse(exchange);
     if (request_state(&exchange->request) == REQUEST_REFUSED &&
         conn_ended_early(exchange->conn)) {
-        respond_early(exchange); /* the end of the body will not arrive */
+        respond_early(exchange); /* the rest of the body will not arrive */
     }
     return true;
 }

@@ -16,7 +16,8 @@
  * 3986, 3.2.2). */
 #define HOST_BYTES "-._~!$&'()*+,;=%"
 
-/* "Host = uri-host [ ":" port ]" (RFC 9110, 7.2); the name may be empty, and so may the port. */
+/* Returns true for a value of "Host = uri-host [ ":" port ]" (RFC 9110, 7.2). Host and port may
+ * be empty. */
 static bool is_host(const char *text, size_t bytes)
 {
     size_t name = text_span(text, bytes, HOST_BYTES);
@@ -55,8 +56,8 @@ bool header_check_id_sane(const char *text, size_t bytes)
     return true;
 }
 
-/* Refuse a header whose framing of the body is in doubt: the connection ends after the
- * answer. */
+/* Refuse a header that does not define clearly where the body ends. The connection is closed
+ * after the answer. */
 static void refuse_framing(struct header_check *check, enum status status, const char *sentence)
 {
     check->unframed = true;
@@ -91,7 +92,7 @@ static unsigned read_quality(const char *text)
     return *at == '\0' || strchr("; \t,", *at) != NULL ? quality : WHOLE_QUALITY;
 }
 
-/* Returns the quality in the parameters of a list's element. */
+/* Returns the quality among the parameters of a list element. */
 static unsigned find_quality(const char *text, size_t bytes)
 {
     for (size_t i = 1; i + 2 < bytes; i++) {
@@ -164,7 +165,8 @@ static void read_transfer_encoding(struct header_check *check, struct value valu
     check->chunked = true;
 }
 
-/* Read a single media type; a list, such as "application/json, text/plain", is none. */
+/* Read a single media type. A list, such as "application/json, text/plain", is not a media
+ * type. */
 static void read_content_type(struct header_check *check, struct value value)
 {
     struct item item;
@@ -255,9 +257,10 @@ static unsigned coding_quality(const struct header_check *check, enum coding cod
                                           : 0;
 }
 
-/* Choose the coding of the answer: the coding that Accept-Encoding names alone, or, if identity
- * is refused, the one with the higher quality. A client that names several codings usually
- * accepts them without preferring them, and compression is expensive. */
+/* Choose the coding of the answer. An answer is compressed in two cases: if Accept-Encoding
+ * names only one coding, or if Accept-Encoding refuses identity (then the coding with the
+ * higher quality is chosen). A client that names several codings usually accepts them without
+ * preferring them, and compression is expensive. */
 static void choose_coding(struct header_check *check)
 {
     const unsigned *named = check->qualities;
@@ -272,8 +275,8 @@ static void choose_coding(struct header_check *check)
     }
 }
 
-/* Returns the length of the value without trailing blanks, which libmicrohttpd before 1.0
- * leaves in place. */
+/* Returns the length of the value without trailing blanks. libmicrohttpd before 1.0 does not
+ * remove them. */
 static size_t without_blanks(struct value value)
 {
     return text_trimmed(value.text, value.bytes);
@@ -323,9 +326,9 @@ static void read_proxy_field(struct header_check *check, struct value value)
     check->proxied = true;
 }
 
-/* A row for each field that is read: either a function reads its value, or the value is stored
- * in struct header_check, as the text, in the list of all values of that name, or as a whole
- * number. An offset of 0 means that the value is not stored so. */
+/* A row for each field that is read. Either a function reads the value, or the value is stored
+ * in struct header_check: as a text, in the list of all values of that name, or as a whole
+ * number. An offset of 0 means that the value is not stored in this form. */
 static const struct field {
     const char *name;
     size_t bytes;
@@ -334,8 +337,8 @@ static const struct field {
     size_t text;          /* offset of a const char * */
     size_t list;          /* offset of a struct header_list */
     size_t number;        /* offset of an int64_t */
-    int64_t least;        /* least allowed number */
-    const char *expected; /* description of the number, for the refusal */
+    int64_t least;        /* minimum allowed number */
+    const char *expected; /* description of the expected number, for the refusal */
 } fields[] = {
 #define NAME(text)   .name = (text), .bytes = sizeof(text) - 1
 #define KEPT(member) offsetof(struct header_check, member)
@@ -377,7 +380,7 @@ static const struct field {
 
 static_assert(ARRAY_COUNT(fields) <= 32, "header_check.seen has a bit for each");
 
-/* Keep the last values of a list: they are those of the nearest proxies. */
+/* If there are too many values, keep the last ones: the nearest proxies have added them. */
 static void add_to_list(struct header_list *list, const char *text)
 {
     if (list->count == HEADER_LIST) {
@@ -391,7 +394,8 @@ static void add_to_list(struct header_list *list, const char *text)
 static void read_field(struct header_check *check, const struct field *field,
                        struct value value)
 {
-    char *kept = (char *)check + (field->text | field->list | field->number); /* one of these */
+    /* at most one of the three offsets is not 0 */
+    char *kept = (char *)check + (field->text | field->list | field->number);
     if (field->read != NULL) {
         field->read(check, value);
     } else if (field->text != 0) {
@@ -412,7 +416,7 @@ static void read_field(struct header_check *check, const struct field *field,
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
                        size_t limit)
 {
-    /* The error's large texts are not cleared: its status tells whether they are valid. */
+    /* The large texts of the error are not cleared: the status says whether they are valid. */
     memset(check, 0, offsetof(struct header_check, error));
     check->error.status = STATUS_OK;
     check->http_1_1 = http_1_1;

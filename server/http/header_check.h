@@ -1,17 +1,18 @@
-/* The check of a request's header, so that a proxy's parser and this one agree on where a
- * request ends, and the fields that this service reads. Pure: the check gets one field at a
- * time, and uses no HTTP library.
+/* The check of a request's header and the parser of the fields that this service reads. The
+ * check ensures that a proxy's parser and this one agree on the end of a request. Pure: the
+ * check gets one field at a time, and uses no HTTP library.
  *
  *     header_check_init(&check, http_1_1, target_bytes, limit);
  *     header_check_field(&check, name, name_bytes, value, value_bytes)     for every field
  *     if (header_check_finish(&check, &err) != STATUS_OK) ...
  *         refuse; if check.unframed, close the connection, too
  *
- * Refused are: a field name with a byte that is not allowed in a token (a space before the
- * colon); a control byte in a value; a line that continues another or has no name; two
- * Content-Lengths, or one that is no number; Transfer-Encoding together with Content-Length, or
- * other than a single `chunked`; no Host, or one that is no host; more bytes of target, names
- * and values than the limit. Thread: any, one at a time for each check. */
+ * The check refuses: a field name with a byte that is not allowed in a token (such as a space
+ * before the colon); a control byte in a value; a line that continues another line or has no
+ * name; two Content-Lengths, or a value that is not a number; Transfer-Encoding together with
+ * Content-Length, or with a value other than a single `chunked`; no Host, or a value that is
+ * not a host; more bytes of target, names and values than the limit. Thread: any, one at a time
+ * for each check. */
 #ifndef TALLY_SERVER_HEADER_CHECK_H
 #define TALLY_SERVER_HEADER_CHECK_H
 
@@ -24,9 +25,9 @@
 #include <stdint.h>
 
 enum {
-    HEADER_LIST = 8, /* most fields of one name that are kept; each may be a list, too */
+    HEADER_LIST = 8, /* limit of the kept fields of one name; each field may be a list */
     HEADER_MEDIA_OTHER = -1, /* a media type outside enum codec_format */
-    HEADER_CODING_ANY = 3    /* "*", after the values of enum coding */
+    HEADER_CODING_ANY = 3    /* index of "*" in qualities[]; the codings come before it */
 };
 
 /* Values of the fields of one name. */
@@ -38,9 +39,10 @@ struct header_list {
 
 struct header_check {
     bool http_1_1;
-    size_t bytes;           /* bytes of target, names and values so far */
-    size_t limit;           /* limit of `bytes` */
-    bool unframed;          /* the end of the request is in doubt: close after the answer */
+    size_t bytes; /* bytes of target, names and values so far */
+    size_t limit; /* limit of `bytes` */
+    /* the end of the request is not certain: close the connection after the answer */
+    bool unframed;
     bool chunked;           /* Transfer-Encoding: chunked */
     bool expect_continue;   /* the client waits for a 100 before it sends its body */
     int64_t content_length; /* Content-Length; -1: none */
@@ -50,18 +52,19 @@ struct header_check {
     int64_t timeout_ms;     /* X-Request-Timeout-Ms; 0: none */
     bool high;              /* X-Request-Priority: high */
     int media;              /* enum codec_format of Content-Type; JSON without the field */
-    bool form;              /* Content-Type is that of a form, curl's default: media is JSON */
-    enum coding coding;     /* Content-Encoding */
+    bool form; /* Content-Type is that of a form, which curl sends by default; media is JSON */
+    enum coding coding;           /* Content-Encoding */
     enum coding accept_coding;    /* coding of the answer by Accept-Encoding */
     bool no_coding;               /* Accept-Encoding refuses all codings, identity included */
     unsigned accept_formats;      /* a bit for each enum codec_format in Accept */
-    bool accept_html;             /* a browser: text/html has at least the quality of JSON */
+    bool accept_html;             /* Accept gives text/html at least the quality of JSON */
     const char *if_none_match;    /* If-None-Match; borrowed; NULL: none */
     const char *request_id;       /* X-Request-Id; borrowed */
     size_t request_id_bytes;      /* 0: no X-Request-Id, or one that is not echoed */
     const char *authorization;    /* Authorization; borrowed; NULL: none */
     struct header_list forwarded; /* X-Forwarded-For */
-    bool proxied; /* another field that only proxies send: the client may be on any machine */
+    /* the header has another field that only proxies send: the client may be on any machine */
+    bool proxied;
     struct header_list traceparent;
     struct header_list tracestate;
     const char *origin;       /* Origin; borrowed; NULL: none */
@@ -69,19 +72,19 @@ struct header_check {
     const char *host;         /* Host; borrowed; NULL: none */
     const char *media_text;   /* Content-Type, for the refusal; borrowed */
     unsigned seen;            /* private: a bit for each row of `fields` that occurred */
-    /* private: quality of each coding, and of "*", in Accept-Encoding, plus 1; 0: not named */
+    /* private: quality of each coding and of "*" in Accept-Encoding, plus 1; 0: not named */
     unsigned qualities[HEADER_CODING_ANY + 1];
     int codings;           /* private: number of codings that Accept-Encoding allows by name */
     unsigned html_quality; /* private: quality of text/html in Accept; 0: not allowed */
     unsigned json_quality; /* private: quality of JSON in Accept; 0: not allowed */
-    struct error error;    /* first fault; last member, because it is not cleared whole */
+    struct error error;    /* first error; last member, because its texts are not cleared */
 };
 
 void header_check_init(struct header_check *check, bool http_1_1, size_t target_bytes,
                        size_t limit);
 
-/* Check one header field. The value is NUL-terminated. Name and value are borrowed as long as
- * the check is used. */
+/* Check one header field. The value is NUL-terminated. The check borrows name and value as long
+ * as it is used. */
 void header_check_field(struct header_check *check, const char *name, size_t name_bytes,
                         const char *value, size_t value_bytes);
 
@@ -98,8 +101,8 @@ static inline bool header_check_has_body(const struct header_check *check)
     return check->chunked || check->content_length > 0 || check->unframed;
 }
 
-/* True if the id may be echoed: 1..LIMIT_REQUEST_ID printable ASCII characters, no blanks at
- * the ends, no quotes or backslashes. */
+/* True if the id may be copied to the answer: 1..LIMIT_REQUEST_ID printable ASCII characters,
+ * without blanks at the ends, quotes or backslashes. */
 bool header_check_id_sane(const char *text, size_t bytes);
 
 #endif

@@ -16,11 +16,11 @@ enum {
     CONNECTION_FDS = 2, /* descriptors of a connection: its socket, its daemon's epoll set */
     SPARE_FDS = 512,    /* descriptors for everything except connections */
     START_FDS = 32,     /* descriptors that the start needs: sockets, files, devices */
-    LOOP_FDS = 16       /* descriptors that each loop needs, without those of connections */
+    LOOP_FDS = 16 /* descriptors that each loop needs in addition to those of connections */
 };
 
-/* Returns the limit of newcomers that wait for a place, which is also the limit of evicted
- * connections that are still open: fewer if few descriptors are spare. */
+/* Returns the limit of the newcomers that wait for a place. The same limit applies to evicted
+ * connections that are still open. The limit is lower if few descriptors are free. */
 static size_t reserve_of(const struct config *config)
 {
     struct rlimit limit;
@@ -77,7 +77,8 @@ static enum status open_sockets(struct http *http, struct error *err)
     struct listen_set *set = &http->listeners;
     struct listen_access access;
     TRY(listen_inherit(set, err));
-    const bool inherits = set->count > 0; /* systemd's unit sets their access rights */
+    /* the unit of systemd sets the access rights of its sockets */
+    const bool inherits = set->count > 0;
     if (inherits && config->probe_listen.count == 0) {
         return STATUS_OK;
     }
@@ -167,7 +168,8 @@ bool http_drained(struct http *http)
             return false;
         }
     }
-    return http_connections(http) == 0; /* read last: it includes all accepted connections */
+    /* read last: a loop counts every connection before it sets `accepting` to false */
+    return http_connections(http) == 0;
 }
 
 size_t http_connections(struct http *http)

@@ -19,23 +19,24 @@ struct http; /* opaque */
 struct server;
 
 /* Raise the process's limit of file descriptors as far as allowed. Returns the number of
- * connections that have descriptors under this limit, at most --max-connections; logs a warning if
- * it is less. The caller uses the result as the limit of connections: at that limit idle connections
- * are evicted, while a lack of descriptors would make new connections wait. Thread: main. */
+ * connections that have descriptors under this limit, at most --max-connections; logs a warning
+ * if it is less. The caller uses the result as the limit of connections: at this limit idle
+ * connections are evicted, while a lack of descriptors would make new connections wait. Thread:
+ * main. */
 uint64_t http_connections_that_fit(const struct server *server);
 
-/* Bind every --listen address (or use systemd's sockets instead) and start the loops. Signals
- * are blocked: the threads inherit that. Thread: main. */
+/* Bind every --listen address (or use systemd's sockets instead) and start the loops. Requires
+ * that signals are blocked, because the threads inherit the mask. Thread: main. */
 MUST_CHECK enum status http_start(struct server *server, struct http **out, struct error *err);
 
 /* Reload certificates, keys and tokens whose files have changed. Thread: main, every tick. */
 void http_tick(struct http *http, uint64_t now_ns);
 
-/* Begin to drain: accept no new handshake, answer the requests of all connections that had
- * begun, and close idle connections. Thread: main; repeated calls are fine. */
+/* Begin to drain: prevent new handshakes, answer the requests of all connections that exist,
+ * and close idle connections. Thread: main; repeated calls are fine. */
 void http_drain(struct http *http);
 
-/* True if, after http_drain(), no connection is open and no further one can begin. Thread:
+/* True if, after http_drain(), no connection is open and no other connection can begin. Thread:
  * any. */
 bool http_drained(struct http *http);
 
@@ -46,9 +47,9 @@ size_t http_connections(struct http *http);
  * nor the work pool, so the caller can stop them. NULL is fine. Thread: main. */
 void http_halt(struct http *http);
 
-/* Halt if that was not done, close all connections and free everything. The workers and the
- * work pool have stopped and returned all requests that are not on a hung device. NULL is
- * fine. Thread: main. */
+/* Call http_halt() if that was not done, close all connections and free all memory. Requires
+ * that the workers and the work pool have stopped and have returned all requests that are not
+ * on a hung device. NULL is fine. Thread: main. */
 void http_stop(struct http *http);
 
 #endif

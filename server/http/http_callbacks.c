@@ -1,5 +1,5 @@
-/* The callbacks of libmicrohttpd, from a connection's start to its end, and the start of a
- * daemon, which is given the callbacks.
+/* The callbacks of libmicrohttpd, from the start of a connection to its end. The file also
+ * starts daemons, because their options contain the callbacks.
  *
  *     on_connection      begins              conn_create(), tls_begin()
  *     on_request_line    a request begins    exchange_begin()
@@ -10,8 +10,8 @@
  * When on_access() has handed the request over to another thread, it returns without an answer,
  * and the daemon does not run until http_daemon_returned().
  *
- * Possible failures: no memory, and libmicrohttpd closes the connection; a daemon does not
- * start. Thread: the loop. */
+ * Possible failures: there is no memory (libmicrohttpd closes the connection); a daemon does
+ * not start. Thread: the loop. */
 #include "server/http/loop.h"
 
 #include "server/base/clock.h"
@@ -29,13 +29,13 @@
 #include <sys/socket.h>
 
 enum {
-    ROOMY_DAEMONS = 32, /* daemons of a loop with large buffers: they are used first */
-    TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page in an answer */
+    ROOMY_DAEMONS = 32, /* number of daemons with large buffers on a loop; used first */
+    TEXT_BYTES = 256    /* room for the text of libmicrohttpd's page, which an answer quotes */
 };
 
 /* ---- requests that libmicrohttpd cannot read ---- */
 
-/* Status, field and advice of a refusal, which the first matching row defines. */
+/* Status, field and advice of a refusal. The first row that matches defines them. */
 static const struct refusal {
     unsigned http_status;
     const char *word; /* a text in libmicrohttpd's page */
@@ -43,8 +43,8 @@ static const struct refusal {
     const char *field;
     const char *advice;
 } refusals[] = {
-    /* libmicrohttpd has one page for all malformed chunks, and has read the bytes from the socket
-     * by then. So the fault (such as a blank behind the size) cannot be seen here. */
+    /* libmicrohttpd has one page for all malformed chunks, and has already read the bytes from
+     * the socket. So the exact error (such as a blank behind the size) is not known here. */
     {400, "chunked encoding", STATUS_INVALID_REQUEST, "",
      "expected in front of each chunk its size in hexadecimal digits (no blank, sign or 0x; an "
      "extension follows as ;name=value), CR LF, as many bytes as that, CR LF, and at the end 0 "
@@ -87,9 +87,9 @@ static void page_text(const char *page, char text[TEXT_BYTES])
     text[used - (used > 0 && text[used - 1] == '.')] = '\0';
 }
 
-/* libmicrohttpd is about to refuse a request of the daemon's connection, which it cannot read, with
- * this page of HTML without an id. Write the refusal in JSON to the socket instead, and close the
- * socket for writing. */
+/* libmicrohttpd cannot read a request and is about to send `page`, an HTML page without a
+ * request id. Write a refusal in JSON to the socket instead, and close the socket for
+ * writing. */
 static void answer_unreadable(struct http_daemon *daemon, unsigned http_status,
                               const char *page)
 {
@@ -143,7 +143,7 @@ static void end_connection(struct conn *conn)
     struct http_daemon *daemon = conn->daemon;
     if (conn->exchange != NULL) {
         /* libmicrohttpd closes some connections, for example after chunks that it cannot read,
-         * without saying that the request is over. */
+         * without a call of on_completed(). */
         exchange_end(conn->exchange);
     }
     tls_end(conn);
@@ -191,15 +191,15 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     }
 }
 
-/* Reader of a header's fields in libmicrohttpd's buffer, where they are consecutive, with NULs
- * in place of line ends. */
+/* Reader of the header's fields in libmicrohttpd's buffer. The fields are consecutive there,
+ * with NULs in place of line ends. */
 struct head_reader {
     struct header_check *check;
     const char *end; /* end of the last field */
-    bool gap;        /* more than a line end lies between two fields */
+    bool gap;        /* two fields have more than a line end between them */
 };
 
-/* True if only the ends of `lines` lines lie between reader->end and `next`. */
+/* True if only the ends of `lines` lines stand between reader->end and `next`. */
 static bool only_line_ends(const struct head_reader *reader, const char *next, size_t lines)
 {
     const uintptr_t bytes = (uintptr_t)next - (uintptr_t)reader->end;
@@ -223,8 +223,8 @@ static enum MHD_Result on_field(void *cls, enum MHD_ValueKind kind, const char *
     return MHD_YES;
 }
 
-/* Change the value of the field Expect into an unknown expectation, so that libmicrohttpd sends
- * no 100. The text lies in libmicrohttpd's buffer, and no other function reads it. */
+/* Change the value of the field Expect to an unknown expectation, so that libmicrohttpd sends
+ * no 100. The text is in libmicrohttpd's buffer, and no other function reads it. */
 static void forget_expectation(struct MHD_Connection *connection)
 {
     const char *value =
@@ -238,10 +238,10 @@ static void forget_expectation(struct MHD_Connection *connection)
     }
 }
 
-/* Feed the header to the exchange's check. libmicrohttpd before 1.0 appends the continuation of
+/* Pass the header to the exchange's check. libmicrohttpd before 1.0 appends the continuation of
  * a field's value to the field's name, cuts lines at a NUL, and ends the header at a line
- * without a name, as if that line were empty. A proxy in front would read other fields, and
- * another beginning of the body. In all these cases the fields have gaps in the buffer. */
+ * without a name, as if the line were empty. A proxy in front would read other fields and
+ * another beginning of the body. In all these cases the buffer has gaps between the fields. */
 static void read_head(struct exchange *exchange, const char *url, const char *method,
                       const char *version)
 {
@@ -255,8 +255,8 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     const union MHD_ConnectionInfo *head = MHD_get_connection_info(
         exchange->conn->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 #if MHD_VERSION < 0x00097701
-    /* The parts of the request line have only blanks between them. `url` is unescaped in place
-     * by now; exchange->target is a copy from before. */
+    /* If the request line was not cut at a NUL, its parts have only blanks between them. `url`
+     * has already been unescaped in place; exchange->target is an earlier copy. */
     const char *behind = method + strlen(method) + 1;
     const bool cut =
         behind + strspn(behind, " ") != url || version != url + strlen(exchange->target) + 1;
@@ -271,10 +271,10 @@ static void read_head(struct exchange *exchange, const char *url, const char *me
     conn_count_request(exchange->conn,
                        (head != NULL ? head->header_size : 0) +
                            (check->content_length > 0 ? (uint64_t)check->content_length : 0));
-    /* libmicrohttpd sends a 100 for an empty body, too. If the next request has arrived
-     * already, libmicrohttpd treats that as a piece of the body, and closes the connection. "A
-     * server MAY omit sending a 100 (Continue) response ... if the framing indicates that there
-     * is no content" (RFC 9110, 10.1.1). */
+    /* libmicrohttpd sends a 100 for an empty body, too. If the next request has already
+     * arrived, libmicrohttpd mistakes the next request for a piece of the body and closes the
+     * connection. "A server MAY omit sending a 100 (Continue) response ... if the framing
+     * indicates that there is no content" (RFC 9110, 10.1.1). */
     if (check->expect_continue && !header_check_has_body(check)) {
         forget_expectation(exchange->conn->connection);
     }
@@ -294,7 +294,7 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
     assert(exchange->magic == EXCHANGE_MAGIC);
     const struct request *request = &exchange->request;
     if (request_is_away(request)) {
-        if (*data_bytes > 0) { /* the bytes that follow those kept */
+        if (*data_bytes > 0) { /* these bytes follow the kept bytes */
             *data_bytes -= exchange_keep(exchange, data, *data_bytes);
         }
         return MHD_YES;
@@ -316,8 +316,8 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
         return MHD_NO;
     }
     if (request_is_away(request)) {
-        /* The owner returns the request by the loop's completion list, which the loop reads
-         * between two runs of daemons. */
+        /* The owner returns the request through the loop's completion list, which the loop
+         * reads between two runs of daemons. */
         if (request_state(request) == REQUEST_BODY) {
             exchange->conn->body_ns = clock_span_ns(exchange->conn->since_ns, clock_now_ns());
         }
@@ -330,9 +330,10 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *connection, c
 
 /* ---- a daemon ---- */
 
-/* Returns the size of the buffer of the daemon's connection. libmicrohttpd reads a body by half
- * a buffer, so large buffers are faster. But libmicrohttpd clears the whole buffer after each
- * request, and the large buffers of hundreds of connections exceed the processor's cache. */
+/* Returns the size of the buffer of the daemon's connection. libmicrohttpd reads a body in
+ * pieces of half a buffer, so large buffers are faster. But libmicrohttpd clears the whole
+ * buffer after each request, and the large buffers of hundreds of connections exceed the
+ * processor's cache. */
 static size_t buffer_size(const struct http_daemon *daemon)
 {
     const struct http_loop *loop = daemon->loop;
@@ -362,8 +363,8 @@ static enum status start_daemon(struct http_daemon *daemon, struct error *err)
     unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
     flags |= daemon->tls ? (unsigned)MHD_USE_TLS : 0;
 #if MHD_VERSION >= 0x00097707
-    /* Without this flag MHD_add_connection() only queues the connection, and on_connection() is
-     * called when loop->accepted is overwritten. */
+    /* Without this flag MHD_add_connection() only queues the connection. on_connection() would
+     * be called later, when loop->accepted is already overwritten. */
     flags |= MHD_USE_NO_THREAD_SAFETY;
 #endif
     daemon->mhd = MHD_start_daemon(

@@ -1,23 +1,24 @@
-/* The daemons of a loop, and the choice of the one that runs next.
+/* The daemons of a loop, and the choice of the daemon that runs next.
  *
- * Each connection has a daemon of libmicrohttpd of its own, so the loop decides which
- * connection runs, and does its other work between two runs. A run includes everything that the
- * thread does for the connection's request: it reads, parses, scans, prints and sends, and
- * continues a request that another thread has returned. A daemon without a connection is kept
- * for the next connection, because starting a daemon costs more than running it.
+ * Each connection has its own daemon of libmicrohttpd. So the loop decides which connection
+ * runs, and does its other work between two runs. A run includes everything that the thread
+ * does for the connection's request: it reads, parses, scans, prints and sends, and continues a
+ * request that another thread has returned. A daemon without a connection is kept for the next
+ * connection, because starting a daemon costs more than running it.
  *
  * The first connections of all clients form one crowd. The further connections of each client
  * form a crowd of their own. Ready crowds take turns (server/sched/ring.h) and pay the thread
- * time of their runs. The crowd of first connections pays its time divided by the number of its
- * ready connections, because each belongs to another client.
+ * time of their runs. The crowd of first connections pays only its time divided by the number
+ * of its ready connections, because each of these connections belongs to another client.
  *
  * The ready daemons of a crowd wait in three lines, each first in, first out: connections that
  * have not run yet; connections whose last request had a long text or a long answer in text;
- * other connections. The lines of a crowd take turns, as the crowds do. So the first request of
- * a new connection does not wait for thousands of connections that request pages, and a small
- * request waits for one text of its crowd, and not for all of them.
+ * other connections. The lines of a crowd take turns like the crowds. So the first request of a
+ * new connection does not wait for thousands of connections that request pages, and a small
+ * request waits for one long text of its crowd, not for all of them.
  *
- * A crowd and a line pay the processor time of their runs, however long they are.
+ * Runs are charged by processor time, so no crowd pays for time in which the thread had no
+ * processor.
  *
  * The number of crowds is limited: a client that gets no crowd belongs to the crowd of first
  * connections. Possible failures: none; http_daemon_ensure() starts daemons. Thread: the
@@ -32,11 +33,13 @@
 
 enum {
     KEPT_DAEMONS = 128,  /* unused daemons that a loop keeps */
-    TRIM_DAEMONS = 64,   /* most daemons that are stopped in one heartbeat */
+    TRIM_DAEMONS = 64,   /* maximum number of daemons that are stopped in one heartbeat */
     SHORT_RUN_US = 1000, /* longest run that is charged by wall-clock time */
-    CPU_CHECK_US = 2000, /* time charged between two readings of the thread's processor time */
-    QUANTUM_US = 16,     /* time of a crowd or line in each round: about a small request */
-    LONG_TEXT_BYTES = 16 << 10 /* connections with longer texts wait in READY_TEXT */
+    /* charged time after which the thread's processor time is read again */
+    CPU_CHECK_US = 2000,
+    QUANTUM_US = 16, /* time of a crowd or line in each round: about one small request */
+    /* connections with texts of at least this length wait in READY_TEXT */
+    LONG_TEXT_BYTES = 16 << 10
 };
 
 void http_daemons_init(struct http_loop *loop)
@@ -73,8 +76,8 @@ void http_daemons_add(struct http_daemon *daemon)
     keep_unused(daemon);
 }
 
-/* Returns the client's crowd, perhaps a new one; the crowd of first connections if there are
- * too many crowds. */
+/* Returns the crowd of the client, which may be new; if there are too many crowds, the crowd of
+ * first connections. */
 static struct crowd *crowd_of(struct http_loop *loop, struct client *client)
 {
     struct crowd *unused = NULL;
@@ -118,7 +121,7 @@ struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *
         client == NULL || atomic_load_explicit(&client->connections, memory_order_relaxed) <= 1;
     TAILQ_REMOVE(unused, daemon, unused_link);
     loop->unused_count--;
-    daemon_unready(daemon); /* the caller wakes it, in its new crowd */
+    daemon_unready(daemon); /* the caller wakes the daemon in its new crowd */
     daemon->crowd = first ? &loop->crowds[0] : crowd_of(loop, client);
     daemon->crowd->connections++;
     daemon->fresh = true;
@@ -174,7 +177,8 @@ void http_daemon_release(struct http_daemon *daemon)
     const bool ready = daemon->ready;
     daemon_unready(daemon);
     daemon->crowd = &daemon->loop->crowds[0];
-    daemon->line = &daemon->crowd->lines[READY_SMALL]; /* http_daemon_served() charges both */
+    /* http_daemon_served() charges the crowd and this line */
+    daemon->line = &daemon->crowd->lines[READY_SMALL];
     daemon->fresh = false;
     keep_unused(daemon);
     if (ready) {
@@ -204,7 +208,7 @@ void http_daemons_trim(struct http_loop *loop)
     int stopped = 0;
     for (size_t kind = 0; kind < ARRAY_COUNT(loop->unused); kind++) {
         struct http_daemon *daemon = TAILQ_LAST(&loop->unused[kind], daemon_queue);
-        /* In a ready daemon libmicrohttpd may not have freed the last connection yet. */
+        /* Keep ready daemons: libmicrohttpd may not have freed their last connection yet. */
         while (daemon != NULL && !daemon->ready && stopped < TRIM_DAEMONS &&
                loop->unused_count > KEPT_DAEMONS) {
             struct http_daemon *previous = TAILQ_PREV(daemon, daemon_queue, unused_link);
@@ -235,10 +239,11 @@ struct http_daemon *http_daemons_next(struct http_loop *loop)
     return TAILQ_FIRST(&line->daemons);
 }
 
-/* Returns the processor time in a span of `ns` wall-clock time that ends now: a client is not
- * charged with time in which the thread had no processor. Reading the thread's processor time
- * costs as much as a small request, so it is read for long spans only. Spans that were charged
- * since the last reading are subtracted; a long span counts as SHORT_RUN_US at least. */
+/* Returns the processor time in a span of `ns` wall-clock time that ends now, so that a client
+ * is not charged for time in which the thread had no processor. Reading the thread's processor
+ * time costs as much as a small request, so only long spans are measured in this way. Spans
+ * that were charged since the last reading are subtracted. A long span counts as at least
+ * SHORT_RUN_US. */
 static uint64_t processor_time(struct http_loop *loop, uint64_t ns)
 {
     loop->charged_ns += ns;

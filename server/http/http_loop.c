@@ -9,23 +9,25 @@
  *   uv_check --> run_daemons: ready daemons in the order of http_daemons.c, until TURN_US are
  *                over; a run continues a request that has returned, and calls MHD_run()
  *
- * All work for a request is done in runs of its daemon: texts up to --inline-json-bytes are
- * parsed and printed there. The loop reads its events again after TURN_US and the rest of one
- * run; daemons that became ready meanwhile are ordered in the next turn.
+ * All work of the loop for a request is done in runs of its daemon, including the parsing and
+ * printing of texts up to --inline-json-bytes. The loop reads its events again after TURN_US
+ * and the rest of one run. Daemons that become ready in the meantime are ordered in the next
+ * turn.
  *
  * An event during a turn is processed in the next turn. While a daemon is ready, an idle handle
- * keeps the loop from sleeping (a 0 ms timer would starve libuv 1.44's polling). The end of a
- * turn wakes the devices for the requests that were queued. When a run has ended a connection,
- * accepting_resume() gives the free place to a newcomer.
+ * prevents the loop from sleeping (a 0 ms timer would starve the polling of libuv 1.44). The
+ * end of a turn wakes the devices for the requests that were queued. After a run that ended a
+ * connection, accepting_resume() gives the free place to a newcomer.
  *
- * A daemon does not run while another thread owns its request (http_daemon_is_blocked()): bytes
- * that the client sends meanwhile stay in the socket. The event set is edge-triggered, and so
- * is the set of each daemon, so an event that is not processed does not keep the loop awake. If
- * libmicrohttpd has work that no event will announce, MHD_get_timeout() returns 0:
- * daemon_has_pending() asks it after every run.
+ * A daemon does not run while another thread owns its request (http_daemon_is_blocked()); bytes
+ * that the client sends during this time stay in the socket. The event set of the loop and the
+ * set of each daemon are edge-triggered, so an event that is not processed does not keep the
+ * loop awake. If libmicrohttpd has work that no event will announce, MHD_get_timeout() returns
+ * 0; daemon_has_pending() calls it after every run.
  *
- * libuv watches only descriptors that are opened at the start. It has a table with an entry for
- * each number up to the highest that it watches, and aborts the process if the table cannot grow.
+ * libuv watches only descriptors that are opened at the start, because its table has an entry
+ * for each number up to the highest watched one, and libuv aborts the process if the table
+ * cannot grow.
  *
  * Possible failures: a handle, a thread or a descriptor cannot be made at the start. Thread:
  * the loop, and main for start and end. */
@@ -46,10 +48,12 @@
 #include <unistd.h>
 
 enum {
-    TURN_US = 150,       /* time in a turn after which no further run of a daemon begins */
+    TURN_US = 150,       /* time after which a turn begins no further run of a daemon */
     MOST_EVENTS = 256,   /* events read from the sockets' set at once */
-    HTTP_STOP_RUNS = 16, /* most runs of each daemon before the loop is closed */
-    STOPPED_MS = 1000,   /* time between heartbeats that means SIGSTOP, or a paused container */
+    HTTP_STOP_RUNS = 16, /* maximum number of runs of each daemon before the loop is closed */
+    /* a longer time between two heartbeats means that the process was stopped (SIGSTOP, a
+     * paused container) */
+    STOPPED_MS = 1000,
     DRAIN_BEAT_MS = 10 /* time between heartbeats in a drain, so that the exit is not delayed */
 };
 
@@ -66,9 +70,9 @@ static void resume_body(struct exchange *exchange)
 {
     struct conn *conn = exchange->conn;
     conn_restart_clock(conn);
-    conn->since_ns -= conn->body_ns; /* the pause does not count as time of the body */
+    conn->since_ns -= conn->body_ns; /* the time of the body does not include the pause */
     const enum status status = exchange->request.error.status;
-    bool open = exchange->closed_inside; /* exchange_closed_inside_body() refuses it */
+    bool open = exchange->closed_inside; /* then exchange_closed_inside_body() refuses it */
     if (!open && status != STATUS_CLIENT_GONE) {
         if (status != STATUS_OK) {
             exchange_refuse(exchange);
@@ -76,7 +80,7 @@ static void resume_body(struct exchange *exchange)
         open = exchange_feed_kept(exchange);
     }
     if (request_is_away(&exchange->request)) {
-        return; /* to another thread again */
+        return; /* another thread owns the request again */
     }
     if (!open) {
         conn_cut(conn);
@@ -86,7 +90,8 @@ static void resume_body(struct exchange *exchange)
     http_daemon_resume(conn->daemon);
 }
 
-/* Continue the request that has returned, in the run of its daemon. The loop owns it again. */
+/* Continue the request that was returned, in the run of its daemon. The loop owns the request
+ * again. */
 static void continue_request(struct http_daemon *daemon)
 {
     struct exchange *exchange = daemon->conn->exchange;
@@ -139,12 +144,12 @@ static void on_done(uv_poll_t *poll, int status, int events)
         accepting_open_handed(loop);
     }
     if (atomic_load(&loop->http->draining) && loop->draining_ns == 0) {
-        follow_orders(loop, clock_now_ns()); /* this was the wake-up of http_drain() */
+        follow_orders(loop, clock_now_ns()); /* http_drain() wakes the loop in this way */
     }
 }
 
-/* Sockets have become readable or writable. The daemons' sets have the same events, so a daemon
- * that does not run now finds its event later. */
+/* Sockets have become readable or writable. The sets of the daemons have the same events, so a
+ * daemon that does not run now finds its event later. */
 static void on_events(uv_poll_t *poll, int status, int events)
 {
     struct http_loop *loop = poll->data;
@@ -163,9 +168,9 @@ static void on_events(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* True if libmicrohttpd has work after a run without another event. During a TLS handshake
- * libmicrohttpd always reports work, even if the handshake waits for the client: then no run
- * follows a run that moved no bytes. */
+/* True if libmicrohttpd still has work after a run, without a new event. During a TLS handshake
+ * libmicrohttpd always reports work, even if the handshake waits for the client; so a run that
+ * transferred no bytes of the handshake is not followed by another one. */
 static bool daemon_has_pending(struct http_daemon *daemon)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms = 0;
@@ -199,8 +204,8 @@ static void daemon_run_once(struct http_daemon *daemon)
     }
 }
 
-/* A run reads once from the connection, half a buffer at most. If the buffer is small, a body
- * that fills it gets several runs, so that all bodies on the loop are read at the same pace. */
+/* A run reads once from the connection, half a buffer at most. A body that fills a small buffer
+ * gets several runs, so that all bodies on the loop are read at the same pace. */
 static void daemon_run(struct http_daemon *daemon)
 {
     size_t runs = 0;
@@ -211,7 +216,8 @@ static void daemon_run(struct http_daemon *daemon)
              runs * daemon->buffer_bytes < ROOMY_BUFFER);
 }
 
-/* For places.c, which threads of other loops call: `in_run` of the daemon's connection. */
+/* Set in_run of the daemon's connection, if the daemon has one. places.c reads in_run, also in
+ * threads of other loops. */
 static void note_run(struct http_daemon *daemon, bool in_run)
 {
     if (daemon->conn != NULL) {
@@ -219,7 +225,7 @@ static void note_run(struct http_daemon *daemon, bool in_run)
     }
 }
 
-/* Run ready daemons until the turn is over. Returns false if no daemon is ready any more. */
+/* Run ready daemons until the turn is over. Returns false if no daemon is ready. */
 static bool run_daemons(struct http_loop *loop)
 {
     const uint64_t begin_ns = clock_now_ns();
@@ -241,7 +247,7 @@ static bool run_daemons(struct http_loop *loop)
             http_daemon_wake(daemon);
         }
     }
-    return true; /* perhaps none is ready; the next turn finds out */
+    return true; /* a daemon may be ready; the next turn checks this */
 }
 
 static void on_check(uv_check_t *check)
@@ -284,7 +290,8 @@ static void on_heartbeat(uv_timer_t *timer)
         deadline_excuse(loop, passed_ns - HEARTBEAT_MS * NS_PER_MS, now_ns);
     }
     follow_orders(loop, now_ns);
-    /* Heartbeats are more frequent in a drain, but progress is measured between sweeps. */
+    /* Heartbeats are more frequent in a drain. Sweeps are not, because each sweep measures the
+     * progress since the sweep before. */
     if (loop->draining_ns == 0 || now_ns - loop->sweep_ns >= HEARTBEAT_MS * NS_PER_MS) {
         loop->sweep_ns = now_ns;
         deadline_sweep(loop, now_ns);
@@ -293,8 +300,8 @@ static void on_heartbeat(uv_timer_t *timer)
     http_daemons_trim(loop);
 }
 
-/* End the requests of a loop whose thread has ended. All requests that other threads owned have
- * returned, except those on a hung device. */
+/* End the requests of a loop whose thread has ended. Requires that all requests owned by other
+ * threads have returned, except requests on a hung device. */
 static void end_requests(struct http_loop *loop)
 {
     on_done(&loop->done, 0, 0);
@@ -317,7 +324,7 @@ static void *loop_thread(void *arg)
 {
     struct http_loop *loop = arg;
     (void)pthread_setname_np(pthread_self(), "tally-http");
-    (void)uv_idle_start(&loop->idle, on_noop); /* a first turn without an event */
+    (void)uv_idle_start(&loop->idle, on_noop); /* the first turn begins without an event */
     while (!atomic_load(&loop->http->stopping)) {
         (void)uv_run(&loop->uv, UV_RUN_DEFAULT);
     }

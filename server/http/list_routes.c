@@ -1,5 +1,5 @@
-/* Prints the table of routes for proto/openapi/make_openapi.c during the build: a line
- * "tensor|page METHOD,... PATTERN SCOPE,..." for each route. */
+/* Prints the table of routes for proto/openapi/make_openapi.c during the build. Each route is a
+ * line "tensor|page METHOD,... PATTERN SCOPE,...". */
 #include "server/http/route_table.h"
 #include "server/http/routes.h"
 

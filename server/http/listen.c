@@ -41,8 +41,11 @@ static enum status no_room(struct error *err)
 
 static enum status system_error(struct error *err, const char *call, const char *address)
 {
-    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s", address, call,
-                     strerrordesc_np(errno));
+    return error_set(err, STATUS_INTERNAL, "listening on %s: %s: %s%s", address, call,
+                     strerrordesc_np(errno),
+                     errno == EADDRINUSE ? "; stop the process that uses the address, or give "
+                                           "another one (--listen, --probe-listen)"
+                                         : "");
 }
 
 /* Write the name of a bound socket: "127.0.0.1:8000", "[::1]:8000" or "unix:/path". */
@@ -70,10 +73,10 @@ static bool socket_name(int fd, char *name, size_t room)
     return true;
 }
 
-/* Have the system probe silent clients on all connections that the socket accepts. While the
+/* Let the system probe silent clients on all connections that the socket accepts. While the
  * receive window is full of unread bytes, the FIN of a client does not arrive, and after some
- * minutes the client's system forgets the connection without a reset. Only a probe then shows
- * that the client has closed before its request is admitted and read. */
+ * minutes the client's system forgets the connection without a reset. Then only a probe shows
+ * that the client closed before its request was admitted and read. */
 static void set_keepalive(int fd)
 {
     static const struct {
@@ -92,8 +95,8 @@ static void set_keepalive(int fd)
 
 static void add_socket(struct listen_set *set, int fd, bool local, bool unlink_path)
 {
-    /* Accepted connections inherit the bound. Otherwise the kernel buffers up to 4 MiB of answers
-     * (tcp_wmem) for each client that does not read. */
+    /* Accepted connections inherit this limit. Without it the kernel buffers up to 4 MiB of
+     * answers (tcp_wmem) for each client that does not read. */
     client_socket_bound_unsent(fd, LISTEN_UNSENT_BYTES);
     struct listen_socket *socket = &set->sockets[set->count++];
     *socket = (struct listen_socket){.fd = fd, .local = local, .unlink = unlink_path};
@@ -305,10 +308,10 @@ enum status listen_access_parse(const char *mode, const char *group, struct list
     return STATUS_OK;
 }
 
-/* Set group and mode of the bound socket at `path`, and get its file's status into *file.
- * bind() made the file with the same mode less the umask (open_unix()); this function adds the
- * bits of the umask. No client can connect before listen(), so no client finds the file half
- * done. */
+/* Set group and mode of the bound socket at `path`, and get the status of its file into *file.
+ * bind() created the file with this mode without the bits of the umask (open_unix()); this
+ * function adds those bits. No client can connect before listen(), so no client sees the file
+ * in between. */
 static enum status set_access(const char *path, const struct listen_access *access,
                               struct stat *file, struct error *err)
 {
@@ -333,8 +336,8 @@ static enum status set_access(const char *path, const struct listen_access *acce
     return STATUS_OK;
 }
 
-/* Report a failed bind(). The system's "Address already in use" for a path may mean any
- * file. */
+/* Report a failed bind(). The system's "Address already in use" for a path may refer to a file
+ * of any kind. */
 static enum status bind_error(const char *path, struct error *err)
 {
     int code = errno;
@@ -370,8 +373,9 @@ static enum status open_unix(struct listen_set *set, const char *path,
         return system_error(err, "socket", path);
     }
     access = access == NULL ? &owner_alone : access;
-    /* Linux makes the file with the mode of the descriptor, less the umask. The umask belongs
-     * to the whole process, whose other threads make files, so it is not changed. */
+    /* Linux creates the file with the mode of the descriptor, without the bits of the umask.
+     * The umask belongs to the whole process, whose other threads create files, so it is not
+     * changed. */
     if (fchmod(fd, access->mode) != 0) {
         status = system_error(err, "chmod", path);
     } else if (bind(fd, (const struct sockaddr *)&address, sizeof address) != 0) {
@@ -430,7 +434,7 @@ static enum status inherit_one(struct listen_set *set, int fd, struct error *err
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     (void)fcntl(fd, F_SETFL, O_NONBLOCK);
     if (family != AF_UNIX && socket_option(fd, SO_KEEPALIVE) == 0) {
-        set_keepalive(fd); /* the unit has no KeepAlive= */
+        set_keepalive(fd); /* the unit of systemd has no KeepAlive= */
     }
     add_socket(set, fd, family == AF_UNIX, false);
     set->sockets[set->count - 1].inherited = true;
@@ -455,9 +459,9 @@ enum status listen_inherit(struct listen_set *set, struct error *err)
     return STATUS_OK;
 }
 
-/* Remove the file of a Unix socket. Due before its descriptors are closed: until then no other
- * file has its inode number. Another process may have moved the file, and the next service may
- * have made a socket at the same path. */
+/* Remove the file of a Unix socket. Call this before the descriptor is closed: until then no
+ * other file has the same inode number. Another process may have moved the file, and the next
+ * service may have created a socket at the same path. */
 static void unlink_socket(struct listen_socket *socket)
 {
     const char *path = socket->name + strlen("unix:");
@@ -470,11 +474,11 @@ static void unlink_socket(struct listen_socket *socket)
 }
 
 /* Drop every SYN that begins a connection; the ACK that ends a handshake passes. A client whose
- * SYN was dropped sends another one after a second, and is refused then. */
+ * SYN was dropped sends another one after a second; the system then refuses it. */
 static void drop_new_handshakes(int fd)
 {
     enum {
-        FLAGS_AT = 13, /* offset in the TCP header, at which the kernel lets the filter begin */
+        FLAGS_AT = 13, /* offset of the flags; the filter gets packets from the TCP header on */
         SYN = 0x02,
         SYN_AND_ACK = 0x12
     };
@@ -486,7 +490,7 @@ static void drop_new_handshakes(int fd)
         BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
     };
     const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    /* Without filters, a handshake that ends at the moment of the close is reset. */
+    /* If the kernel supports no filters, a handshake that ends during the close is reset. */
     (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 

@@ -18,16 +18,18 @@
 
 enum {
     LISTEN_SOCKETS = 32,
-    LISTEN_UNSENT_BYTES = 32 << 10, /* bytes that the kernel buffers beyond the window */
+    /* bytes that the kernel buffers in addition to the client's window */
+    LISTEN_UNSENT_BYTES = 32 << 10,
     LISTEN_NAME_BYTES = 160
 };
 
 struct listen_socket {
-    int fd;      /* owned; non-blocking, close-on-exec */
-    bool local;  /* a Unix socket: the clients are on this machine */
-    bool unlink; /* this process made the file of the Unix socket, and removes it at the end */
-    dev_t
-        device; /* with inode: identity of the file; another file at its path is not removed */
+    int fd;     /* owned; non-blocking, close-on-exec */
+    bool local; /* a Unix socket: the clients are on this machine */
+    /* this process created the file of the Unix socket, and removes it at the end */
+    bool unlink;
+    /* identity of the file; another file at the same path is not removed */
+    dev_t device;
     ino_t inode;
     bool inherited; /* systemd holds a descriptor, too, and keeps the socket open */
     bool probe;     /* a socket of --probe-listen */
@@ -51,9 +53,11 @@ struct listen_set {
     struct listen_socket sockets[LISTEN_SOCKETS];
 };
 
-/* Bind and listen on one address, and add the sockets to the set. access: for a Unix socket,
- * set before a client can connect; NULL: only the owner of the process has access.
- * err   INVALID_FIELD: no such address; INTERNAL: the system call that failed, and why */
+/* Bind and listen on one address, and add the sockets to the set. access: access rights of a
+ * Unix socket, which are set before a client can connect; NULL: only the owner of the process
+ * has access.
+ * err   INVALID_FIELD: no such address; INTERNAL: a system call failed; the message names the
+ *       call and the reason */
 MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
                                    const struct listen_access *access, struct error *err);
 
@@ -61,14 +65,14 @@ MUST_CHECK enum status listen_open(struct listen_set *set, const char *address,
  * variables. */
 MUST_CHECK enum status listen_inherit(struct listen_set *set, struct error *err);
 
-/* Make the kernel drop new handshakes. Connections that are in the backlog or in their handshake can
- * still be accepted. When all of these are accepted no connection arrives any more, and closing the
- * sockets resets none. The function leaves an inherited socket unchanged: the connections in its
- * backlog wait for the next process of the service. */
+/* Make the kernel drop new handshakes. Connections that are in the backlog or in their
+ * handshake can still be accepted. When all of these are accepted, no further connection
+ * arrives, so closing the sockets resets no connection. The function leaves an inherited socket
+ * unchanged: the connections in its backlog wait for the next process of the service. */
 void listen_end(struct listen_set *set);
 
-/* Close all sockets, and remove the files of Unix sockets except files that another process has
- * made at the same path. */
+/* Close all sockets, and remove the files of Unix sockets, except files that another process
+ * has created at the same path. */
 void listen_close(struct listen_set *set);
 
 #endif

@@ -1,6 +1,6 @@
 /* The state of one HTTP thread; private to server/http.
  *
- * The files of the folder, from the top down: a file calls files further down only.
+ * The files of the folder, from the top down. A file calls only files below it:
  *
  *     http.c               starts and stops everything
  *     listen.c             listening sockets
@@ -37,27 +37,28 @@
 struct MHD_Daemon;
 struct tls_files;
 
-/* A daemon of libmicrohttpd with one connection, or an unused one. MHD_run() of the daemon runs
- * that connection and no other. */
+/* A daemon of libmicrohttpd. The daemon has one connection, or is unused. MHD_run() of the
+ * daemon runs only this connection. */
 struct http_daemon {
     struct http_loop *loop;
     struct MHD_Daemon *mhd;
-    bool tls;            /* the daemon speaks HTTPS, else HTTP */
+    bool tls;            /* the daemon uses HTTPS, else HTTP */
     size_t buffer_bytes; /* size of the connection's buffer */
     struct conn *conn;   /* NULL: none yet, or the connection has ended */
-    /* Crowd of the connection; that of first connections while the daemon is unused, and perhaps
-     * needs one more run, in which libmicrohttpd frees the last connection. */
+    /* Crowd of the connection. An unused daemon belongs to the crowd of first connections; such
+     * a daemon may need one more run, in which libmicrohttpd frees the last connection. */
     struct crowd *crowd;
     TAILQ_ENTRY(http_daemon) link;        /* in loop->daemons */
     TAILQ_ENTRY(http_daemon) unused_link; /* in loop->unused between two connections */
     TAILQ_ENTRY(http_daemon) ready_link;  /* in `line` while `ready` */
-    struct ready_line *line; /* the line in which the daemon waits, or waited last */
+    struct ready_line *line; /* the line in which the daemon waits or last waited */
     bool ready;              /* the daemon waits for a run */
     bool fresh;              /* the connection was accepted since the last run */
     bool returned; /* the completion list has returned the request; the next run continues it */
-    uint64_t text_bytes; /* length of the last request's text, or of its answer's if longer */
-    uint64_t runs;       /* number of runs so far */
-    bool reading; /* the last run read a piece of a body of a quarter of the buffer or more */
+    /* length of the last request's text, or of the answer's text if that is longer */
+    uint64_t text_bytes;
+    uint64_t runs; /* number of runs of the daemon so far */
+    bool reading;  /* the last run read a piece of a body of at least a quarter of the buffer */
     bool handshake_moved; /* the last run sent or received bytes of a TLS handshake */
     bool acknowledge;     /* the last run read a header, and the body may wait for an ACK */
 };
@@ -78,12 +79,13 @@ struct ready_line {
     struct daemon_queue daemons;
 };
 
-/* Connections that share the thread time of a loop: those of one client except its first, or
- * the first connections of all clients. */
+/* Connections that share the thread time of a loop: the first connections of all clients, or
+ * all connections of one client except its first one. */
 struct crowd {
     struct ring_flow turns; /* first member: in the loop's ring while ready_count > 0 */
     struct ring ring;       /* lines in which daemons wait */
-    struct client *client;  /* held; NULL: first connections, or an unused crowd */
+    /* owned reference; NULL: the crowd of first connections, or an unused crowd */
+    struct client *client;
     size_t connections;
     size_t ready_count; /* daemons in all lines */
     struct ready_line lines[READY_COUNT];
@@ -99,7 +101,7 @@ struct listener {
     uv_poll_t poll; /* on fd */
     int fd;         /* owned, until closed */
     bool closed;    /* fd is closed */
-    bool paused;    /* libuv does not watch fd: too many connections, or no descriptor left */
+    bool paused;    /* libuv does not watch fd: too many connections, or no free descriptor */
     bool inherited; /* systemd keeps the socket open for the next service, with its backlog */
     bool tls;       /* connections speak TLS */
     bool probe;     /* a socket of --probe-listen */
@@ -122,10 +124,11 @@ struct http_loop {
     struct completion completion;
     size_t listener_count;
     struct listener listeners[LISTEN_SOCKETS];
-    struct newcomer *accepted;         /* about to be handed to libmicrohttpd */
-    _Atomic(struct newcomer *) handed; /* owned: newcomers that this loop has to open */
+    struct newcomer *accepted; /* newcomer that is being handed to libmicrohttpd */
+    /* owned: newcomers whose connections this loop has to open */
+    _Atomic(struct newcomer *) handed;
     atomic_size_t handed_count;
-    struct conn_ring probes; /* connections of --probe-listen, the oldest first */
+    struct conn_ring probes; /* connections of --probe-listen, oldest first */
     size_t probe_count;
     struct conn_ring evicted;      /* connections to cut; guarded by the lock of places.c */
     size_t handshaking;            /* connections in their TLS handshake */
@@ -134,21 +137,22 @@ struct http_loop {
     size_t daemon_count;
     size_t unused_count;
     struct crowd crowds[CROWDS_MAX]; /* [0]: the first connections of all clients */
-    struct ring ring;                /* crowds of which a daemon waits */
+    struct ring ring;                /* crowds with ready daemons */
     uint64_t cpu_ns;                 /* processor time of the thread when it was last read */
-    uint64_t charged_ns;             /* time charged to crowds after that */
+    uint64_t charged_ns;             /* time charged to crowds since cpu_ns was read */
     struct http_daemon *running;     /* the daemon that runs now; NULL: none */
     uint64_t run_ns;                 /* begin of the current or last run of a daemon */
     atomic_size_t conn_count;        /* number of connections, newcomers in `handed` included */
     atomic_bool accepting;           /* some listener is not closed */
-    bool conn_ended; /* a connection has ended, or could not begin: accepting_resume() is due */
+    bool conn_ended; /* a connection has ended or could not begin: call accepting_resume() */
     struct exchange *free_exchanges;
     size_t free_count;
     uint64_t draining_ns; /* begin of the drain on this loop; 0: no drain */
-    uint64_t sweep_ns;    /* time of the last heartbeat for which a deadline_sweep() was due */
-    uint64_t beat_ns;     /* time of the last heartbeat; at first of the start */
-    bool refused_files;   /* no descriptor or memory was left for the last connection */
-    uint64_t id_seed;     /* state of loop_draw_id() */
+    uint64_t sweep_ns;    /* time of the last heartbeat that called deadline_sweep() */
+    uint64_t beat_ns; /* time of the last heartbeat; before the first one, time of the start */
+    /* the last connection was refused: there was no descriptor or no memory */
+    bool refused_files;
+    uint64_t id_seed; /* state of loop_draw_id() */
 };
 
 /* The state that all loops share. */
@@ -158,12 +162,15 @@ struct http {
     struct tls_files *tls; /* NULL: no listener has TLS */
     struct tokens *tokens; /* NULL: requests need no token */
     struct proxies proxies;
-    atomic_bool draining;             /* the loops must drain */
-    atomic_bool stopping;             /* the threads of the loops must end */
-    struct places places;             /* places of --max-connections */
-    atomic_size_t probes;             /* connections of --probe-listen */
-    atomic_uint_fast64_t page_bytes;  /* bytes of unread pages */
-    atomic_uint_fast64_t relieved_ns; /* time before which refusals of memory need no relief */
+    atomic_bool draining;            /* the loops must drain */
+    atomic_bool stopping;            /* the threads of the loops must end */
+    struct places places;            /* places of --max-connections */
+    atomic_size_t probes;            /* connections of --probe-listen */
+    atomic_uint_fast64_t page_bytes; /* bytes of unread pages */
+    atomic_bool relieving;           /* a loop ends slow requests because memory was refused */
+    /* time at which such a request was last ended; used by the loop that has set `relieving` */
+    uint64_t relieved_ns;
+    atomic_uint_fast64_t relief_bytes; /* bytes that such requests have not released yet */
     size_t loop_count;
     struct http_loop loops[]; /* each with its own thread */
 };
@@ -173,7 +180,8 @@ enum {
     ROOMY_BUFFER = 64 << 10 /* size of a large buffer of a connection, for fast bodies */
 };
 
-/* Iterate over the connections of a loop: returns the first for NULL, NULL after the last. */
+/* Iterate over the connections of a loop: NULL returns the first connection, and the last
+ * connection returns NULL. */
 static inline struct conn *loop_next_conn(const struct http_loop *loop, const struct conn *conn)
 {
     const struct http_daemon *daemon =
@@ -185,8 +193,8 @@ static inline struct conn *loop_next_conn(const struct http_loop *loop, const st
 }
 
 /* Returns an id for a request, a trace or a span: the next number of a sequence whose start is
- * random (SplitMix64). No number occurs twice on a loop, and a number of another loop or another
- * process is very unlikely to be the same. An id is no secret. Thread: the loop. */
+ * random (SplitMix64). No number occurs twice on a loop, and two loops or processes are very
+ * unlikely to draw the same number. An id is not a secret. Thread: the loop. */
 static inline uint64_t loop_draw_id(struct http_loop *loop)
 {
     loop->id_seed += UINT64_C(0x9e3779b97f4a7c15);
@@ -196,8 +204,8 @@ static inline uint64_t loop_draw_id(struct http_loop *loop)
     return id ^ (id >> 31);
 }
 
-/* True if the service is stopping, so that no other thread would process the request. Sets
- * request.error to DRAINING. Thread: the loop. */
+/* True if the service is stopping, so that no other thread would process the request. Then
+ * request.error is set to DRAINING. Thread: the loop. */
 static inline bool exchange_is_too_late(struct exchange *exchange)
 {
     const bool stopping = atomic_load(&exchange->loop->http->stopping);
@@ -208,13 +216,13 @@ static inline bool exchange_is_too_late(struct exchange *exchange)
     return stopping;
 }
 
-/* Start a loop on copies of the shared sockets. loop_stop() is due even after a failure.
- * Thread: main. */
+/* Start a loop on copies of the shared sockets. After a failure, too, loop_stop() must be
+ * called. Thread: main. */
 MUST_CHECK enum status loop_start(struct http_loop *loop, struct http *http, struct error *err);
-/* Join the thread, if that was not done; http->stopping is set. Thread: main. */
+/* Join the thread, unless that was done before. Requires http->stopping. Thread: main. */
 void loop_join(struct http_loop *loop);
-/* End requests and connections, and free everything that no hung device uses. The thread was
- * joined. Thread: main. */
+/* End requests and connections, and free all memory that no hung device uses. Requires that the
+ * thread was joined. Thread: main. */
 void loop_stop(struct http_loop *loop);
 
 /* http_callbacks.c: ensure that the loop has an unused daemon of this kind (TLS or plain). */
@@ -222,14 +230,15 @@ MUST_CHECK enum status http_daemon_ensure(struct http_loop *loop, bool tls, stru
 
 /* http_daemons.c: initialize the loop's lists of daemons. */
 void http_daemons_init(struct http_loop *loop);
-/* Stop the unused daemons beyond KEPT_DAEMONS: they hold memory and descriptors. */
+/* Stop the unused daemons in excess of KEPT_DAEMONS, because they hold memory and
+ * descriptors. */
 void http_daemons_trim(struct http_loop *loop);
 /* Stop all daemons, which closes their connections. */
 void http_daemons_deinit(struct http_loop *loop);
-/* Add a started daemon, which the loop owns from then on, to the unused ones. */
+/* Add a started daemon to the unused daemons. The loop owns the daemon after the call. */
 void http_daemons_add(struct http_daemon *daemon);
 /* Returns an unused daemon for the connection in loop->accepted, until http_daemon_release().
- * http_daemon_ensure() has ensured that there is one; the caller wakes the daemon. client: the
+ * http_daemon_ensure() has ensured that one exists. The caller wakes the daemon. client: the
  * client of the connection; NULL: the connection belongs to the crowd of first connections. */
 struct http_daemon *http_daemons_acquire(struct http_loop *loop, struct client *client);
 void http_daemon_release(struct http_daemon *daemon);
@@ -240,18 +249,19 @@ static inline bool http_daemon_is_blocked(const struct http_daemon *daemon)
     return daemon->conn != NULL && daemon->conn->exchange != NULL && !daemon->returned &&
            request_is_away(&daemon->conn->exchange->request);
 }
-/* Queue the daemon for a run. No effect while the daemon runs, because a run processes
- * everything that has arrived, nor while another thread owns its request, because
- * http_daemon_returned() will queue the daemon. */
+/* Queue the daemon for a run. The call has no effect while the daemon runs, because a run
+ * processes all that has arrived. It has no effect while another thread owns the request,
+ * because http_daemon_returned() will queue the daemon. */
 void http_daemon_wake(struct http_daemon *daemon);
-/* The completion list has returned the request on the daemon's connection: queue the daemon for
- * a run, which continues the request. */
+/* Queue the daemon for a run that continues the returned request. The loop has taken this
+ * request from the completion list. */
 void http_daemon_returned(struct http_daemon *daemon);
 /* The loop owns the request on the daemon's connection again: queue the daemon for a run. */
 void http_daemon_resume(struct http_daemon *daemon);
-/* A run of the daemon begins. */
+/* Note that a run of the daemon begins. */
 void http_daemon_begin_run(struct http_daemon *daemon);
-/* Returns the next daemon to run, of the crowd that has the turn; NULL: no daemon is ready. */
+/* Returns the next daemon to run, from the crowd that has the turn; NULL: no daemon is
+ * ready. */
 struct http_daemon *http_daemons_next(struct http_loop *loop);
 /* Charge the daemon's crowd and line with a run of `ns` wall-clock time. */
 void http_daemon_served(struct http_daemon *daemon, uint64_t ns);
@@ -261,17 +271,17 @@ MUST_CHECK enum status accepting_start(struct http_loop *loop,
                                        const struct listen_socket *socket, struct error *err);
 /* Open the connections of the newcomers in loop->handed. */
 void accepting_open_handed(struct http_loop *loop);
-/* Hand waiting newcomers to loops while they get places, and resume accepting after a pause.
- * Due after each end of a connection, and at each heartbeat. */
+/* Hand waiting newcomers to loops while places are free, and resume accepting after a pause.
+ * Call this after each end of a connection and at each heartbeat. */
 void accepting_resume(struct http_loop *loop);
-/* In a drain: stop accepting without losing a connection. Due until loop->accepting is
- * false. */
+/* In a drain: stop accepting without losing a connection. Call this at each heartbeat until
+ * loop->accepting is false. */
 void accepting_end(struct http_loop *loop, uint64_t now_ns);
-/* Close the loop's listening sockets, and all newcomers. */
+/* Close the loop's listening sockets and all newcomers. */
 void accepting_stop(struct http_loop *loop);
 
-/* deadlines.c: charge no client for the last stopped_ns of the time before now_ns, in which the
- * process was stopped. */
+/* deadlines.c: exclude the stopped_ns nanoseconds before now_ns, in which the process was
+ * stopped, from the time limits of all clients. */
 void deadline_excuse(struct http_loop *loop, uint64_t stopped_ns, uint64_t now_ns);
 /* Check all connections of the loop against their time limits.
  * now_ns   time of the heartbeat */

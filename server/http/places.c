@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    LOOKS = 256,   /* connections examined for one eviction */
-    IDLE_MS = 250, /* least idle time: after a shorter time a request may be on its way */
-    RETRY_MS = 50  /* time before the next search for a victim after a search without success */
+    LOOKS = 256,   /* maximum number of connections examined for one eviction */
+    IDLE_MS = 250, /* minimum idle time; within a shorter time a request may be on its way */
+    RETRY_MS = 50  /* time between an unsuccessful search for a victim and the next search */
 };
 
 enum status places_init(struct places *places, size_t most, size_t reserve, struct error *err)
@@ -74,7 +74,7 @@ static void free_place(struct places *places, struct client *client)
     assert(places->used > 0 && count > 0);
     places->used--;
     set_count(places, client, count - 1);
-    /* If no other client holds `count` places, this client has most, with one less. */
+    /* If no other client holds `count` places, no client now holds more than count - 1. */
     if (count == places->richest && LIST_EMPTY(&places->by_count[count])) {
         places->richest = count - 1;
     }
@@ -101,7 +101,7 @@ static struct newcomer *poorest_waiting(const struct places *places)
     return poorest;
 }
 
-/* Returns the last newcomer of the client with most places and newcomers together. */
+/* Returns the newest newcomer of the client that has the most places and newcomers together. */
 static struct newcomer *richest_waiting(const struct places *places)
 {
     struct newcomer *richest = NULL;
@@ -119,34 +119,35 @@ static struct newcomer *richest_waiting(const struct places *places)
 
 /* ---- choosing a connection; thread: a holder of the lock ---- */
 
-/* Returns conn->activity; of two idle or two busy connections the lower one is older. */
+/* Returns conn->activity. Of two idle connections, or two busy ones, the older one has the
+ * lower value. */
 static uint64_t activity_of(const struct conn *conn)
 {
     return atomic_load_explicit(&conn->activity, memory_order_relaxed);
 }
 
-/* True if the connection has unread bytes, which are a request, or bytes that its loop has read and
- * not processed. The order of the two checks: a run that reads the bytes after the first check is
- * found by the second one. */
+/* True if the connection has unread bytes (a request), or bytes that its loop has read and not
+ * processed yet. The order of the two checks matters: if a run reads the bytes after the first
+ * check, the second check finds the run. */
 static bool has_bytes(const struct conn *conn)
 {
     return client_socket_unread(conn->fd) ||
            atomic_load_explicit(&conn->in_run, memory_order_acquire);
 }
 
-/* True if the connection has been idle since `until_ns` at least, and for longer than `other`,
- * which may be NULL. */
+/* True if the connection has been idle since `until_ns` or earlier, and for longer than
+ * `other`, which may be NULL. */
 static bool is_idle_for_longer(const struct conn *conn, const struct conn *other,
                                uint64_t until_ns)
 {
     const uint64_t activity = activity_of(conn);
     return activity % 2 == 0 && activity <= 2 * until_ns &&
            (other == NULL || activity < activity_of(other)) && !has_bytes(conn) &&
-           activity_of(conn) == activity; /* no request has begun meanwhile */
+           activity_of(conn) == activity; /* no request has begun in the meantime */
 }
 
-/* Returns the client's connection that has been idle for longest, since `until_ns` at least. If
- * none is idle, returns the connection whose request arrived last if `busy_too`, else NULL.
+/* Returns the client's connection that has been idle for longest, since `until_ns` or earlier.
+ * If none is idle, returns NULL, or with `busy_too` the connection whose request arrived last.
  * Subtracts the number of examined connections from *looks. */
 static struct conn *choose_of_client(struct client *client, uint64_t until_ns, bool busy_too,
                                      size_t *looks)
@@ -170,8 +171,8 @@ static struct conn *choose_of_client(struct client *client, uint64_t until_ns, b
     return idle != NULL || !busy_too ? idle : busy;
 }
 
-/* Returns the connection that has been idle for longest, since `until_ns` at least, among those
- * whose client holds `least` places or more; NULL: none is idle. */
+/* Among the clients that hold `least` places or more, returns the connection that has been idle
+ * for longest, since `until_ns` or earlier; NULL: none is idle. */
 static struct conn *choose_idle(struct places *places, uint64_t until_ns, uint64_t least)
 {
     struct conn *idle = NULL;
@@ -187,8 +188,8 @@ static struct conn *choose_idle(struct places *places, uint64_t until_ns, uint64
     return idle;
 }
 
-/* Find a newcomer whose client has an idle connection: returns the newcomer, and the connection
- * in *conn; NULL: there is none. */
+/* Find a newcomer whose client has an idle connection. Returns the newcomer, and the idle
+ * connection in *conn; NULL: there is none. */
 static struct newcomer *choose_idle_of_waiting(const struct places *places, uint64_t until_ns,
                                                struct conn **conn)
 {
@@ -209,8 +210,8 @@ static struct newcomer *choose_idle_of_waiting(const struct places *places, uint
 }
 
 /* Returns the connection to evict; NULL: none.
- * newcomer   in: a waiting newcomer whose client has the fewest places. out: the newcomer that gets
- *            the place of the evicted connection */
+ * newcomer   in: a waiting newcomer whose client has the fewest places. out: the newcomer that
+ *            gets the place of the evicted connection */
 static struct conn *choose_victim(struct places *places, uint64_t now_ns,
                                   struct newcomer **newcomer)
 {
@@ -239,7 +240,7 @@ static struct conn *choose_victim(struct places *places, uint64_t now_ns,
     return conn;
 }
 
-/* Free the place of the connection, which cannot be evicted from now on. */
+/* Free the place of the connection, which can no longer be evicted. */
 static void release_place(struct places *places, struct conn *conn)
 {
     TAILQ_REMOVE(&conn->client->conns, conn, client_link);

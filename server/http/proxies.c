@@ -49,7 +49,7 @@ static bool parse_network(const char *text, struct proxy_network *out)
     out->bits = all;
     if (text[length] == '/') {
         const char *digits = text + length + 1;
-        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* perhaps octal */
+        const bool padded = digits[0] == '0' && digits[1] != '\0'; /* may be meant as octal */
         uint64_t bits = 0;
         if (padded || !digits_are_all(digits, strlen(digits), &bits) || bits > all) {
             return false;
@@ -78,8 +78,9 @@ enum status proxies_parse(const struct config_list *list, struct proxies *out,
     return STATUS_OK;
 }
 
-/* Read the last entry of the first `bytes` of a list, an address perhaps with a port; *left is
- * the length of the list before that entry. Returns false if the entry is no address. */
+/* Read the last entry of the first `bytes` bytes of a list: an address, with or without a port.
+ * *left is the length of the list before this entry. Returns false if the entry is not an
+ * address. */
 static bool read_last_entry(const char *list, size_t bytes, struct address *out, size_t *left)
 {
     char text[ADDRESS_TEXT];

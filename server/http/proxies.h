@@ -1,9 +1,9 @@
 /* The client behind trusted proxies (--trusted-proxies), from X-Forwarded-For.
  *
- * Each proxy appends the address of its peer to the list. So the list is read from its end
- * while the address that sent the entry is a trusted proxy. The first address that is not
- * trusted is the client, and the entries before it are ignored. Without a trusted proxy the
- * field is ignored. Pure. Thread: any. */
+ * Each proxy appends the address of its peer to the list. So the list is read from its end, as
+ * long as the sender of an entry is a trusted proxy. The first address that is not trusted is
+ * the client, and the entries before it are ignored. Without a trusted proxy the field is
+ * ignored. Pure. Thread: any. */
 #ifndef TALLY_SERVER_PROXIES_H
 #define TALLY_SERVER_PROXIES_H
 
@@ -32,10 +32,10 @@ MUST_CHECK enum status proxies_parse(const struct config_list *list, struct prox
 bool proxies_trust(const struct proxies *proxies, const struct address *address);
 
 /* Find the client of a request. Returns true if trusted proxies name one.
- * forwarded        the texts of all X-Forwarded-For fields, at least one, which are one list
- * in out   *client   the peer's address; replaced by the client's if trusted proxies name it
- * in out   *local    the peer is on this machine; then the client is, too. False if trusted
- *                  proxies name no client, which may then be on any machine */
+ * forwarded        the texts of all X-Forwarded-For fields, at least one; they form one list
+ * in out   *client   the peer's address; replaced if trusted proxies name the client
+ * in out   *local    in: the peer is on this machine. out: the client is on this machine; false
+ *                  if trusted proxies do not name the client */
 bool proxies_client(const struct proxies *proxies, const char *const *forwarded, size_t count,
                     struct address *client, bool *local);
 

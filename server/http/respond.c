@@ -1,10 +1,11 @@
 /* Answers: status code, header fields, body. respond() queues an answer with libmicrohttpd. The
  * exchange owns the body until libmicrohttpd has sent it (on_completed()), so only header
- * fields are copied. respond_early() writes a refusal to the socket, from the stack and without
- * libmicrohttpd: while the client is still sending, or without memory for an answer.
+ * fields are copied. respond_early() writes a refusal from the stack to the socket, without
+ * libmicrohttpd. respond_early() is used while the client is still sending, or if there is no
+ * memory for an answer.
  *
- * Possible failures: no memory for the answer: the client gets OUT_OF_MEMORY early. Thread: the
- * loop. */
+ * Possible failure: there is no memory for the answer; then the client gets an early
+ * OUT_OF_MEMORY. Thread: the loop. */
 #include "server/http/exchange.h"
 
 #include "proto/json/number_text.h"
@@ -29,13 +30,17 @@
 
 enum {
     EARLY_BYTES = 8192,
-    SEND_WHOLE_BYTES = 2 << 20, /* longer answers are sent in blocks: one send() would last as
-                                 * long as the client reads, and block the loop */
+    /* longer answers are sent in blocks, because one send() of all bytes would block the loop
+     * while the client reads */
+    SEND_WHOLE_BYTES = 2 << 20,
     SEND_BLOCK_BYTES = 256 << 10,
-    PAGE_BLOCK_BYTES = 64 << 10,  /* longer pages are sent in blocks, so that an unread page
-                                   * counts among the requests of its client */
-    LARGE_ANSWER_BYTES = 1 << 20, /* for answers this long the kernel buffers a block, ... */
-    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES, /* ... so that a run of the daemon can send one */
+    /* longer pages are sent in blocks, so that a page counts as a request of its client until
+     * it is read */
+    PAGE_BLOCK_BYTES = 64 << 10,
+    /* answers of at least LARGE_ANSWER_BYTES: the kernel buffers up to LARGE_UNSENT_BYTES, so
+     * that one run of the daemon can send a block */
+    LARGE_ANSWER_BYTES = 1 << 20,
+    LARGE_UNSENT_BYTES = SEND_BLOCK_BYTES,
     TIMING_BYTES = 128 + NUMBER_ROOM,
     CHALLENGE_BYTES = 128,
     FIELDS_MAX = 14 + CORS_FIELDS_MAX
@@ -79,7 +84,7 @@ static void put_field(struct fields *fields, const char *name, const char *value
     fields->rows[fields->count++] = (struct page_field){name, value};
 }
 
-/* Add the challenge to a refusal because of the token. */
+/* Add WWW-Authenticate to a refusal that concerns the token. */
 static void put_challenge(const struct exchange *exchange, struct fields *fields)
 {
     const struct error *error = &exchange->request.error;
@@ -123,7 +128,7 @@ static bool is_worth_another_try(const struct exchange *exchange)
             (!page || exchange->page.try_again));
 }
 
-/* Add the fields that all answers have. exchange->http_status is set. */
+/* Add the fields that all answers have. Requires exchange->http_status. */
 static void collect_fields(const struct exchange *exchange, struct fields *fields)
 {
     const bool refused = exchange->request.error.status != STATUS_OK;
@@ -170,13 +175,14 @@ static struct MHD_Response *make_response(struct byte_view bytes)
 {
     union {
         const void *read;
-        void *mhd; /* libmicrohttpd only reads; before 1.0 its prototype lacks const */
+        /* libmicrohttpd only reads the memory; its prototype before 1.0 lacks const */
+        void *mhd;
     } data = {.read = bytes.bytes};
     return MHD_create_response_from_buffer(bytes.count, data.mhd, MHD_RESPMEM_PERSISTENT);
 }
 
-/* Returns false without memory. An answer that lacks one of its fields would be wrong, for
- * example packed bytes without Content-Encoding. */
+/* Returns false without memory. The caller must not send an answer that lacks a field, for
+ * example compressed bytes without Content-Encoding. */
 static bool add_fields(struct MHD_Response *response, const struct fields *fields)
 {
     for (size_t i = 0; i < fields->count; i++) {
@@ -259,11 +265,11 @@ static ssize_t next_block(void *cls, uint64_t position, char *block, size_t room
     return (ssize_t)count;
 }
 
-/* Make the response of answer_head and answer_payload. While a large answer is sent in blocks,
- * the kernel may buffer more of it than of others: the request still holds the memory of the
- * whole answer, so the memory budget bounds the kernel's memory, too. With the last block the
- * request releases its memory, so the kernel's limit becomes the usual one before that
- * block. */
+/* Make the response from answer_head and answer_payload. For a large answer in blocks the limit
+ * of unsent bytes in the kernel is raised to LARGE_UNSENT_BYTES. The memory budget also bounds
+ * these bytes, because the request holds the memory of the whole answer while it is sent. After
+ * the last block the request ends and releases this memory, so next_block() restores
+ * LISTEN_UNSENT_BYTES before that block. */
 static struct MHD_Response *body_response(struct exchange *exchange, size_t whole_bytes,
                                           size_t block_bytes)
 {
@@ -317,9 +323,10 @@ static struct MHD_Response *tensor_response(struct exchange *exchange, struct fi
     return body_response(exchange, SEND_WHOLE_BYTES, SEND_BLOCK_BYTES);
 }
 
-/* True if the answer ends the connection because of a drain. All answers do so from the start
- * of the drain, so that clients and balancers use other servers. If the next request has
- * arrived already, it is answered first, for half of --drain-timeout-s: some clients always
+/* True if the answer ends the connection because of a drain. From the start of a drain every
+ * answer ends its connection, so that clients and load balancers use other servers. But if the
+ * next request has already arrived, the connection stays open, during the first half of
+ * --drain-timeout-s. After that the connection ends nevertheless, because some clients always
  * have another request in flight. */
 static bool ends_in_drain(const struct exchange *exchange)
 {
@@ -359,7 +366,8 @@ bool respond(struct exchange *exchange)
     }
     if (response == NULL || !add_fields(response, &fields)) {
         MHD_destroy_response(response);
-        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY, /* keeps an earlier error */
+        /* error_set() keeps an earlier error */
+        (void)error_set(&request->error, STATUS_OUT_OF_MEMORY,
                         "no memory for the answer; try again");
         respond_early(exchange);
         return false;
@@ -434,8 +442,8 @@ void respond_early(struct exchange *exchange)
     }
     size_t body_bytes = exchange->head ? 0 : w.bytes;
     memcpy(text + head, w.text, body_bytes);
-    /* The socket has room for the answer, because nothing of this exchange was sent before.
-     * Otherwise the client has stopped reading, and would not read this answer either. */
+    /* The socket has room for the answer, because no byte of this exchange was sent before. If
+     * not, the client has stopped reading, and would not read this answer either. */
     size_t bytes = (size_t)head + body_bytes;
     ssize_t sent = 0;
     if (exchange->conn->tls != NULL) { /* libmicrohttpd does not write at the same time */

@@ -75,13 +75,14 @@ struct route_match route_find(char *path)
 }
 
 enum {
-    NEAR_BYTES = 128,  /* longest path that is compared: a comparison costs its square */
-    NEAR_SEGMENTS = 2, /* equal segments that make a route similar */
+    /* longest path that is compared; the cost of a comparison grows with its square */
+    NEAR_BYTES = 128,
+    NEAR_SEGMENTS = 2, /* number of equal segments that make a route similar */
     NEAR_NAME = 64,    /* longest name, in bytes, that a suggestion repeats */
-    ABSENT_NAME = 2    /* edits that a missing name counts as */
+    ABSENT_NAME = 2    /* number of edits that a missing name counts as */
 };
 
-/* Returns the next segment, a copy in `segment`, and advances *path; "" at the end. */
+/* Copy the next segment to `segment` and return it; *path advances. Returns "" at the end. */
 static const char *next_segment(const char **path, char segment[NEAR_BYTES + 1])
 {
     *path += **path == '/';
@@ -92,8 +93,8 @@ static const char *next_segment(const char **path, char segment[NEAR_BYTES + 1])
     return segment;
 }
 
-/* The model whose name is most similar to a segment of the path. It is kept from one route to
- * the next, because all routes of models have the segment at the same position. */
+/* The model whose name is most similar to a segment of the path. The result is reused for the
+ * next routes, because all routes of models have the segment at the same position. */
 struct near_model {
     const char *at; /* begin of the segment in the path; NULL: none was compared */
     const char *name;
@@ -116,7 +117,7 @@ static void find_near_model(const char *at, const char *found, struct near_model
     model->distance = found[0] == '\0' ? ABSENT_NAME : model->distance;
 }
 
-/* True if the name of a region can stand in a path without escapes. */
+/* True if the name of a region can be in a path without escapes. */
 static bool is_plain(const char *name)
 {
     const size_t bytes = strlen(name);
@@ -124,10 +125,10 @@ static bool is_plain(const char *name)
            strspn(name, ".") < bytes;
 }
 
-/* Returns the number of edits that turn the path into one of the route's, the number of equal
- * segments at the beginning in *same, and a path of the route that exists in `text`: models and
- * versions exist, and a region may have any name. A page of one region exists only while the
- * region is registered, so the page of all regions stands for it. */
+/* Returns the number of edits between the path and a path of the route. *same is the number of
+ * equal segments at the beginning. `text` gets a path of the route that exists: its models and
+ * versions exist, and a region may have any name. The page of one region exists only while the
+ * region is registered, so the page of all regions is used instead. */
 static size_t compare_path(const char *path, const struct route *route,
                            struct near_model *model, size_t *same, char text[ROUTE_NEAR_BYTES])
 {
@@ -169,9 +170,9 @@ static size_t compare_path(const char *path, const struct route *route,
     return distance;
 }
 
-/* Return the path that answers the purpose of one without a version, or of KServe's v1: /cumsum
- * means /v1/cumsum, and /v1/models/NAME:predict means /v2/models/NAME/infer. Returns other
- * paths unchanged. The result is `path` or `room`. */
+/* Return the path that corresponds to a path without a version or to a path of KServe's v1
+ * protocol: /cumsum means /v1/cumsum, and /v1/models/NAME:predict means /v2/models/NAME/infer.
+ * Other paths are returned unchanged. The result is `path` or `room`. */
 static const char *versioned_path(const char *path, char room[NEAR_BYTES + 1])
 {
     static const char version[] = "/v1";

@@ -40,12 +40,13 @@ struct route {
     enum route_kind kind;
     unsigned scopes; /* bits of enum route_scope */
     enum metrics_route counted_as;
-    page_function *page; /* NULL for tensors and texts */
+    page_function *page; /* NULL for tensors and for rows with a text */
     const struct codec *codec;
     bool totals; /* the answer is the exact sum of each line, as a carry */
     bool triton; /* Triton's rules: Content-Type is ignored, and a passed deadline is a 503 */
     unsigned http_status; /* status code of `text` */
-    const char *text;     /* text of a page that never changes; NULL: another route */
+    /* text of a page that never changes; NULL: the route is of another kind */
+    const char *text;
 };
 
 struct route_match {
@@ -53,24 +54,24 @@ struct route_match {
     const char *segments[PAGE_SEGMENTS]; /* segments for "{}", in the path, NUL-terminated */
 };
 
-/* Find the row of a decoded path. If a row matches, the slash after each segment for "{}" is
- * overwritten with a NUL. */
+/* Find the row of a decoded path. If a row matches, a NUL overwrites the slash after each
+ * segment for "{}". */
 struct route_match route_find(char *path);
 
 enum {
-    ROUTE_NEAR_BYTES = 256 /* room for a pattern whose "{}" are replaced */
+    ROUTE_NEAR_BYTES = 256 /* size of a pattern whose "{}" are replaced */
 };
 
 /* Returns the row that a client may have meant by a path that matches no row; NULL: none is
  * similar.
- * text   a path of that row that exists: its models and versions exist, and the name of a
- *        region is that in the path, or NAME */
+ * text   a path of that row that exists: its models and versions exist; a region has the name
+ *        in the given path, or NAME */
 const struct route *route_nearest(const char *path, char text[ROUTE_NEAR_BYTES]);
 
 /* Returns the value of Allow: "GET, HEAD", "POST" or "GET, HEAD, POST". */
 const char *route_allow(const struct route *route);
 
-/* Returns the name of the first of these scopes. */
+/* Returns the name of the first scope in these bits. */
 static inline const char *route_scope_name(unsigned scopes)
 {
     return (scopes & ROUTE_SCOPE_INFER) != 0     ? "infer"
@@ -78,8 +79,8 @@ static inline const char *route_scope_name(unsigned scopes)
                                                  : "admin";
 }
 
-/* Returns the path in a request target ("/path?a=b" or "http://host/path"), not decoded, and cuts
- * the query off. */
+/* Returns the path in a request target ("/path?a=b" or "http://host/path"), not decoded. The
+ * query is cut off. */
 const char *target_path(char *text);
 
 /* A parsed request target; all pointers point into its text. */

@@ -26,11 +26,13 @@
 #include <time.h>
 
 enum {
-    FILE_BYTES_MAX = 16 << 20, /* largest file; all authorities of Debian have 220 KB */
-    MOST_HANDSHAKES = 256,     /* most handshakes of a loop at a time */
-    REST_BYTES = 16 << 10,     /* bytes read after a refusal; clients send less in a flight */
-    MESSAGE_BYTES = 32 << 10,  /* longest handshake message; a longer one gets no alert */
-    ALPN_EXTENSION = 16        /* application_layer_protocol_negotiation (RFC 7301) */
+    /* largest file; the list of all authorities of Debian has 220 KB */
+    FILE_BYTES_MAX = 16 << 20,
+    MOST_HANDSHAKES = 256, /* maximum number of handshakes of a loop at a time */
+    /* maximum number of bytes read after a refusal; one flight of a client is shorter */
+    REST_BYTES = 16 << 10,
+    MESSAGE_BYTES = 32 << 10, /* longest handshake message; a longer one gets no alert */
+    ALPN_EXTENSION = 16       /* application_layer_protocol_negotiation (RFC 7301) */
 };
 
 enum file {
@@ -45,15 +47,15 @@ struct tls_files {
     struct metrics *metrics; /* borrowed */
     struct file_watch watch; /* main thread only */
     pthread_mutex_t lock;
-    struct tls_credentials *current; /* held; guarded by the lock */
+    struct tls_credentials *current; /* owned reference; guarded by the lock */
 };
 
 /* Certificate, key and authorities that were read together. */
 struct tls_credentials {
     gnutls_certificate_credentials_t gnutls; /* owned */
     gnutls_x509_trust_list_t authorities;    /* for clients; owned by `gnutls`; NULL: none */
-    time_t
-        begin; /* from then on, until `end`, all certificates of the server's chain are valid */
+    /* the time in which all certificates of the server's chain are valid */
+    time_t begin;
     time_t end;
     struct tls_files *files; /* borrowed */
     size_t references;       /* guarded by the lock of the files */
@@ -61,15 +63,16 @@ struct tls_credentials {
 
 /* ---- bytes ---- */
 
-/* Discard the unread bytes of a refused client. Otherwise closing would reset the connection,
- * and the client would not read the reason. */
+/* Discard the unread bytes of a refused client. Otherwise close() would reset the connection,
+ * and the client could not read the reason. */
 static void discard_rest(const struct conn *conn)
 {
     char rest[REST_BYTES];
     (void)recv(conn->fd, rest, sizeof rest, MSG_DONTWAIT);
 }
 
-/* Refuse a client that speaks plain HTTP, in plain HTTP. The caller ends the connection. */
+/* Refuse a client that sends plain HTTP; the answer is plain HTTP, too. The caller ends the
+ * connection. */
 static void answer_plain_http(struct conn *conn)
 {
     struct exchange *exchange = exchange_begin(conn, "");
@@ -94,8 +97,8 @@ static ssize_t tls_pull(gnutls_transport_ptr_t arg, void *bytes, size_t room)
     const bool first = !conn->heard;
     const char byte = *(const char *)bytes;
     conn->heard = true;
-    /* A method begins with a capital letter. The first byte of TLS is the type of a record, 22 for
-     * a handshake, so no client that speaks TLS gets an answer in plain text. */
+    /* A method begins with a capital letter. The first byte of TLS is the type of a record (22
+     * for a handshake), so no TLS client gets an answer in plain text. */
     if (first && byte >= 'A' && byte <= 'Z') {
         answer_plain_http(conn);
         errno = ECONNRESET;
@@ -114,7 +117,7 @@ static ssize_t tls_push(gnutls_transport_ptr_t arg, const giovec_t *pieces, int 
 
 /* ---- handshakes ---- */
 
-/* Note that the handshake is over. Returns false if it was over before. */
+/* Note that the handshake is over. Returns false if that was noted before. */
 static bool handshake_over(struct conn *conn)
 {
     if (!conn->handshaking) {
@@ -151,8 +154,8 @@ static int notice_alpn(void *offers, unsigned extension, const unsigned char *by
 }
 
 /* "In the event that the server supports no protocols that the client advertises, then the
- * server SHALL respond with a fatal "no_application_protocol" alert" (RFC 7301, 3.2). By now
- * GnuTLS has chosen one of the protocols that libmicrohttpd set, if the client offers one. */
+ * server SHALL respond with a fatal "no_application_protocol" alert" (RFC 7301, 3.2). GnuTLS
+ * has already chosen one of the protocols that libmicrohttpd set, if the client offers one. */
 static int check_protocols(gnutls_session_t session, const gnutls_datum_t *hello)
 {
     gnutls_datum_t chosen;
@@ -172,8 +175,8 @@ static int check_protocols(gnutls_session_t session, const gnutls_datum_t *hello
 }
 
 /* Check the client's certificates before GnuTLS decodes them. If the client has no certificate,
- * the message is an empty list, in TLS 1.3 behind a byte with another length. Then GnuTLS ends
- * the handshake without an alert, so this function sends one. */
+ * the message is an empty list; in TLS 1.3 the length of the context precedes the list. In this
+ * case GnuTLS ends the handshake without an alert, so this function sends one. */
 static int check_certificates(gnutls_session_t session, const gnutls_datum_t *message)
 {
     const struct conn *conn = gnutls_transport_get_ptr(session);
@@ -194,8 +197,8 @@ static int check_certificates(gnutls_session_t session, const gnutls_datum_t *me
     return GNUTLS_E_CERTIFICATE_ERROR;
 }
 
-/* GnuTLS has received a handshake message. The client's Finished is the last message of the
- * handshake that the server waits for, in TLS 1.2 and in 1.3. */
+/* GnuTLS has received a handshake message. In TLS 1.2 and 1.3 the client's Finished is the last
+ * message of the handshake that the server waits for. */
 static int on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned incoming,
                       const gnutls_datum_t *message)
 {
@@ -211,13 +214,14 @@ static int on_message(gnutls_session_t session, unsigned type, unsigned when, un
         return check_certificates(session, message);
     }
     if (type == GNUTLS_HANDSHAKE_FINISHED && handshake_over(conn)) {
-        client_socket_acknowledge(conn->fd); /* in TLS 1.3 the server sends nothing now */
+        /* in TLS 1.3 the server sends no message now, so the system would delay the ACK */
+        client_socket_acknowledge(conn->fd);
         metrics_add(conn->loop->server->metrics, METRICS_COUNTER_TLS_HANDSHAKES, 1);
     }
     return 0;
 }
 
-/* Cut the oldest handshake of the client with most connections. */
+/* Cut the oldest handshake of the client that has the most connections. */
 static void cut_a_handshake(struct http_loop *loop)
 {
     struct conn *chosen = NULL;
@@ -278,7 +282,8 @@ static int verify_client(gnutls_session_t session)
 
 /* ---- certificates, keys and authorities ---- */
 
-/* Refuse a key that clients refuse: RSA below 2048 bits, or another key that is weaker. */
+/* Refuse a key that clients would refuse: RSA below 2048 bits, or another key of less
+ * security. */
 static enum status check_strength(gnutls_x509_crt_t certificate, const char *path,
                                   struct error *err)
 {
@@ -341,9 +346,12 @@ static enum status set_credentials(struct tls_credentials *credentials,
     code = gnutls_certificate_set_x509_key_mem2(credentials->gnutls, &cert, &key,
                                                 GNUTLS_X509_FMT_PEM, NULL, 0);
     if (code < 0) {
-        return error_set_field(err, STATUS_INVALID_FIELD, "--tls-cert",
-                               "--tls-cert %s, --tls-key %s: %s", paths[FILE_CERT],
-                               paths[FILE_KEY], gnutls_strerror(code));
+        return error_set_field(
+            err, STATUS_INVALID_FIELD, "--tls-cert",
+            "--tls-cert %s, --tls-key %s: %s The first file must hold the "
+            "certificate, then the intermediate ones, as PEM; the second one "
+            "its key as PEM, without a password",
+            paths[FILE_CERT], paths[FILE_KEY], gnutls_strerror(code));
     }
     TRY(examine_chain(credentials, err));
     if (paths[FILE_CLIENT_CA][0] == '\0') {
@@ -418,9 +426,9 @@ static void time_text(time_t time, char text[32])
     }
 }
 
-/* Warn of certificates that clients will refuse, and of a key that other users can read. The
- * key's group may read the key: systemd's SupplementaryGroups= and Kubernetes' fsGroup give a
- * service access by a group. */
+/* Warn about certificates that clients will refuse, and about a key that other users can read.
+ * The group of the key file may read the key: systemd's SupplementaryGroups= and Kubernetes'
+ * fsGroup give a service access by a group. */
 static void warn_of_files(const struct tls_files *files, time_t begin, time_t end)
 {
     const char *const *paths = files->watch.paths;
@@ -448,7 +456,7 @@ static void warn_of_files(const struct tls_files *files, time_t begin, time_t en
     }
 }
 
-/* Read the files, and use the credentials in them for new connections. */
+/* Read the files, and use their credentials for new connections. */
 static enum status load_files(struct tls_files *files, struct error *err)
 {
     char text[32];
@@ -621,11 +629,11 @@ bool tls_subject(const struct conn *conn, char name[TLS_SUBJECT_CHARS + 1])
 
 /* ---- options of libmicrohttpd's daemons ---- */
 
-/* Fast authenticated ciphers and fast key exchanges with forward secrecy, in the server's
- * order, so that clients do not choose the cost. ChaCha20 is for clients without AES: it takes
- * three times as long. The profile refuses certificates of clients, and of their issuers, with
- * keys below 112 bits of security, which is RSA below 2048 bits. libmicrohttpd only reads the
- * text. */
+/* Fast authenticated ciphers and fast key exchanges with forward secrecy. The server's order is
+ * used, so that clients do not choose the cost. ChaCha20 takes three times as long and is for
+ * clients without AES. The profile refuses client certificates, and certificates of their
+ * issuers, with keys below 112 bits of security, such as RSA below 2048 bits. libmicrohttpd
+ * only reads the text. */
 void *tls_priorities(void)
 {
     static char priorities[] =
@@ -636,7 +644,8 @@ void *tls_priorities(void)
     return priorities;
 }
 
-/* GnuTLS calls this only in a session whose credentials could not be set; the session ends. */
+/* GnuTLS calls this function only in a session without credentials (setting them failed); the
+ * session ends. */
 /* NOLINTBEGIN(readability-function-size,readability-non-const-parameter): GnuTLS's signature */
 static int no_certificate(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                           gnutls_pcert_st **certificates, unsigned *count,

@@ -19,18 +19,20 @@
 enum {
     FILE_BYTES_MAX = 1 << 20,
     TOKEN_HEX_DIGITS = 2 * TOKEN_HASH_BYTES,
-    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a letter, a colon, a hash, the line's end */
+    LEAST_LINE = TOKEN_HEX_DIGITS + 3, /* a letter, a colon, a hash, the end of the line */
     ADDRESSES = 1024,                  /* slots for addresses that presented wrong tokens */
-    WRONG_AT_ONCE = 10,                /* allowance of an address, in wrong tokens */
-    WRONG_EVERY_MS = 1000,             /* time in which the allowance grows by one */
-    WRONG_KNOWN = 4,   /* last wrong tokens of an address, which are not counted again */
-    STACK_BYTES = 8192 /* more than any digest of GnuTLS uses of the stack */
+    WRONG_AT_ONCE = 10,    /* number of wrong tokens that an address may present at once */
+    WRONG_EVERY_MS = 1000, /* time in which the allowance grows by one */
+    /* number of remembered wrong tokens of an address, which are not counted again */
+    WRONG_KNOWN = 4,
+    STACK_BYTES = 8192 /* more stack than any digest of GnuTLS uses */
 };
 
 /* An address that has presented wrong tokens. */
 struct offender {
     uint64_t key;
-    uint64_t free_ns; /* time of the full allowance; each counted wrong token postpones it */
+    /* time when the full allowance is available; each counted wrong token postpones it */
+    uint64_t free_ns;
     size_t wrong_count;
     uint64_t wrong[WRONG_KNOWN]; /* first bytes of the hashes of the last wrong tokens */
 };
@@ -38,8 +40,9 @@ struct offender {
 struct tokens {
     struct log *log;
     struct file_watch watch; /* main thread only */
-    uint64_t seed;           /* secret: clients can neither choose the slot of an address, nor
-                              * learn hashes from the time that a bucket takes */
+    /* secret: clients can neither choose the slot of an address nor learn hashes from the time
+     * of a look-up */
+    uint64_t seed;
     pthread_mutex_t lock;
     struct token_list *list;              /* guarded by the lock */
     struct offender offenders[ADDRESSES]; /* guarded by the lock */
@@ -49,7 +52,7 @@ struct tokens {
 
 static enum status bad_line(struct error *err, size_t number, const char *why)
 {
-    /* The message does not quote the line, which may be a token by mistake. */
+    /* The message does not quote the line, because the line may contain a token by mistake. */
     return error_set(err, STATUS_INVALID_FIELD,
                      "line %zu: %s; expected name:sha256-hex-of-the-token[:scopes], as `tally "
                      "token new NAME` prints it",
@@ -99,7 +102,8 @@ static enum status parse_line(char *line, size_t number, struct token *token, st
                : bad_line(err, number, "its scopes are not some of infer, metrics and admin");
 }
 
-/* Returns the first bytes of a hash: enough to distinguish tokens where they give no access. */
+/* Returns the first bytes of a hash. These bytes choose a bucket and tell wrong tokens apart; no
+ * access depends on them. */
 static uint64_t begin_of(const uint8_t *hash)
 {
     uint64_t begin = 0;
@@ -117,8 +121,8 @@ static size_t bucket_of(uint64_t seed, const uint8_t *hash)
     return (scatter(begin_of(hash) ^ seed) >> 32) % TOKENS_MAX;
 }
 
-/* Put the last token of the list into its bucket. Two lines with one hash are refused, because
- * one of the two names and scopes would be ignored silently. */
+/* Put the last token of the list into its bucket. Two lines with the same hash are refused,
+ * because the name and scopes of one line would be ignored silently. */
 static enum status index_token(struct token_list *list, uint64_t seed, struct error *err)
 {
     struct token *new = &list->tokens[list->count - 1];
@@ -153,12 +157,15 @@ enum status tokens_parse(char *text, size_t bytes, uint64_t seed, struct token_l
                          struct error *err)
 {
     enum status status = STATUS_OK;
-    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1); /* one for a bad line */
+    /* one entry more than valid lines need, because add_line() stores a line before it checks
+     * the line */
+    const size_t most = smaller_of(TOKENS_MAX, bytes / LEAST_LINE + 1);
     struct token_list *found = calloc(1, sizeof *found + most * sizeof found->tokens[0]);
     if (found == NULL) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for tokens");
     }
-    for (size_t i = 0; i < bytes; i++) { /* a NUL does not end the text, and is invalid */
+    /* a NUL is an invalid character, not the end of the text */
+    for (size_t i = 0; i < bytes; i++) {
         text[i] = (char)(text[i] == '\0' ? '\1' : text[i]);
     }
     for (size_t number = 1; status == STATUS_OK && text != NULL; number++) {
@@ -200,7 +207,7 @@ static enum status load_tokens(struct tokens *tokens, struct error *err)
     tokens->list = list;
     MUST(pthread_mutex_unlock(&tokens->lock));
     free(previous);
-    log_message(tokens->log, LOG_INFO, "tokens: %zu of %s are loaded", count,
+    log_message(tokens->log, LOG_INFO, "tokens: %zu loaded from %s", count,
                 tokens->watch.paths[0]);
     return STATUS_OK;
 }
@@ -251,11 +258,11 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns)
 
 /* ---- a request ---- */
 
-/* Count a wrong token of an address (of an IPv6 address: of its /64 network). Returns false if
- * the allowance of the address is used up. A token that is among the last wrong ones of its
- * address is not counted again: a client that repeats an old token guesses nothing. If two
- * addresses share a slot, the second replaces the first and begins with a full allowance.
- * Thread: a holder of the lock. */
+/* Count a wrong token of an address (for IPv6, of its /64 network). Returns false if the
+ * allowance of the address is used up. A token that is among the remembered wrong tokens of its
+ * address is not counted again, because a client that repeats an old token does not guess. If
+ * two addresses share a slot, the second one replaces the first and begins with a full
+ * allowance. Thread: a holder of the lock. */
 static bool allow_wrong_token(struct tokens *tokens, const struct address *peer,
                               const uint8_t *hash, uint64_t now_ns)
 {
@@ -278,8 +285,8 @@ static bool allow_wrong_token(struct tokens *tokens, const struct address *peer,
     return true;
 }
 
-/* Returns the token with this hash; NULL: none. The time does not depend on the hashes that are
- * compared. Thread: a holder of the lock. */
+/* Returns the token with this hash; NULL: none. The time does not depend on the compared
+ * hashes. Thread: a holder of the lock. */
 static const struct token *find_token(const struct tokens *tokens, const uint8_t *hash)
 {
     const struct token_list *list = tokens->list;
@@ -292,14 +299,14 @@ static const struct token *find_token(const struct tokens *tokens, const uint8_t
     return found;
 }
 
-/* Overwrite the stack below, where the hash function has left a copy of the token. */
+/* Overwrite the unused stack, where the hash function has left a copy of the token. */
 __attribute__((noinline)) static void overwrite_stack(void)
 {
     uint8_t below[STACK_BYTES];
     gnutls_memset(below, 0, sizeof below);
 }
 
-/* Hash the token of "Bearer TOKEN", and overwrite it. Returns false if there is none. */
+/* Hash the token of "Bearer TOKEN", and overwrite the token. Returns false if there is none. */
 static bool hash_token(char *authorization, uint8_t *hash)
 {
     static const char scheme[] = "Bearer";

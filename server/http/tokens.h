@@ -1,20 +1,21 @@
-/* The tokens of --token-file, which has their hashes, and the check of a request's token.
+/* The tokens of --token-file and the check of a request's token. The file contains the hashes
+ * of the tokens.
  *
  *   # name:sha256-hex-of-the-token[:scope,scope]       a comment
  *   ci:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
  *
- * A name is 1..64 letters, digits, '.', '_' and '-', and may have several lines, for example
- * for the old token and the new. A line without scopes has `infer`. A hash occurs in one line.
- * The file is read again when it changes. A file that cannot be read, has a bad line, or has no
- * token is refused: at the start with an error, later with a line in the log; the previous
- * tokens then stay in use.
+ * A name has 1..64 letters, digits, '.', '_' and '-'. A name may occur in several lines, for
+ * example with the old token and the new one. A line without scopes has the scope `infer`. A
+ * hash occurs in one line. The file is read again when it changes. A file that cannot be read,
+ * has a bad line, or has no token is refused: at the start with an error, later with a line in
+ * the log; the previous tokens then stay in use.
  *
  * The token of a request is hashed and overwritten in place. The hash is compared in constant
  * time with the hashes of its bucket, which a secret function of the hash chooses. Every token
- * is looked up, even after wrong ones from the same address: a token has 256 random bits, so no
- * rate of guesses finds one. An address that presents many different wrong tokens gets
- * THROTTLED for further ones, with a Retry-After that clients obey. Logs and errors have the
- * name of a token, and never the token. */
+ * is looked up, even after wrong tokens from the same address: a token has 256 random bits, so
+ * guessing is hopeless even without a limit. An address that presents many different wrong
+ * tokens gets THROTTLED for further wrong tokens, with a Retry-After that clients obey. Logs
+ * and errors contain the name of a token, never the token. */
 #ifndef TALLY_SERVER_TOKENS_H
 #define TALLY_SERVER_TOKENS_H
 
@@ -49,10 +50,10 @@ struct token_list {
     struct token tokens[];
 };
 
-/* Parse the text of a file, in place. text[bytes] is 0. The seed is a secret on which the
+/* Parse the text of a file in place. text[bytes] is 0. The seed is a secret on which the
  * buckets depend.
- * out   *list   free() is due
- * err   INVALID_FIELD, naming the line, or: there is no token; OUT_OF_MEMORY */
+ * out   *list   the caller frees it with free()
+ * err   INVALID_FIELD: a bad line, or no token (the message names the line); OUT_OF_MEMORY */
 MUST_CHECK enum status tokens_parse(char *text, size_t bytes, uint64_t seed,
                                     struct token_list **list, struct error *err);
 
@@ -68,7 +69,7 @@ void tokens_tick(struct tokens *tokens, uint64_t now_ns);
 /* Check that the request of a client at this address has a token with one of these scopes.
  * Thread: any.
  * authorization   the field's value, whose token is overwritten; NULL: none
- * name            set to the name of a known token; [TOKEN_NAME_BYTES]
+ * name            set to the name of the token if it is known; [TOKEN_NAME_BYTES]
  * err             UNAUTHORIZED, FORBIDDEN, THROTTLED (too many wrong tokens from this address);
  *                 its field is Authorization */
 MUST_CHECK enum status tokens_check(struct tokens *tokens, const struct address *peer,

@@ -16,11 +16,14 @@
 #include <string.h>
 
 enum {
-    UNPACK_STEP_BYTES = 512, /* compressed bytes of a step: up to half a MiB of content */
-    TOUCH_BYTES = 8 << 20,   /* bytes whose pages are touched by one job */
-    TOUCH_STEP = 2 << 20,    /* bytes that one thread touches at a time: a huge page */
-    TOUCH_NS = 1 << 22,      /* estimated time of TOUCH_BYTES */
-    EXCESS_BYTES = 1 << 20   /* most excess bytes of a payload whose length the codec reports */
+    /* compressed bytes decompressed in a step: up to half a MiB of content */
+    UNPACK_STEP_BYTES = 512,
+    TOUCH_BYTES = 8 << 20, /* bytes whose pages are touched by one job */
+    TOUCH_STEP = 2 << 20,  /* bytes that one thread touches at a time: a huge page */
+    TOUCH_NS = 1 << 22,    /* estimated time of TOUCH_BYTES */
+    /* up to this many bytes after the payload are counted, so that the codec reports their
+     * number */
+    EXCESS_BYTES = 1 << 20
 };
 
 static enum status refuse_too_large(const struct request *request, const char *what,
@@ -38,11 +41,11 @@ static enum status refuse_too_large(const struct request *request, const char *w
 static size_t head_whole(const struct request *request, size_t want)
 {
     const int64_t declared = request->arrival.codec_request.body_bytes;
-    const uint64_t carry =
-        request->arrival.codec_request.carry_bytes; /* head_need grows step by step */
+    /* head_need grows step by step while a carry is read, so it is not the final length */
+    const uint64_t carry = request->arrival.codec_request.carry_bytes;
     const uint64_t need = request->body.head_need;
     if (declared < 0) {
-        return 0; /* a length that the head itself states is not trusted */
+        return 0; /* no length in the head is trusted, because the client chooses it */
     }
     if (need == UINT64_MAX || request->body.spill) { /* the head may be the whole body */
         return (size_t)declared;
@@ -50,8 +53,8 @@ static size_t head_whole(const struct request *request, size_t want)
     return carry > 0 && want > CARRY_HEADER_BYTES ? larger_of(need, carry + CARRY_ROOM) : need;
 }
 
-/* Returns the used bytes of the head's buffer: the head, its NUL and the payload buffered behind
- * it. */
+/* Returns the used bytes of the head's buffer: the head, its NUL and the payload buffered
+ * behind it. */
 static size_t head_end(const struct request *request)
 {
     return request->body.head_bytes + (request->body.spill ? 1 + request->body.spilled : 0);
@@ -64,8 +67,8 @@ static enum status reserve_head(struct request *request, size_t want, struct err
                               head_whole(request, want), err);
 }
 
-/* Returns true if the head is, or may be, the whole body: then it is decoded after the body has
- * ended. */
+/* Returns true if the head is, or may be, the whole body. Such a head is decoded after the body
+ * has ended. */
 static bool head_is_whole_body(const struct request *request)
 {
     return request->body.head_need == UINT64_MAX ||
@@ -73,8 +76,8 @@ static bool head_is_whole_body(const struct request *request)
             request->arrival.codec_request.body_bytes == (int64_t)request->body.head_bytes);
 }
 
-/* The head has the length that the codec last asked for: ask the codec again, and decode the head
- * if it is complete. */
+/* The head has reached the length that the codec last asked for. Ask the codec again, and
+ * decode the head if it is complete. */
 static enum status update_head_need(struct request *request, struct error *err)
 {
     struct request_body *body = &request->body;
@@ -88,7 +91,8 @@ static enum status update_head_need(struct request *request, struct error *err)
     if (body->head_need != request->body.head_bytes || head_is_whole_body(request)) {
         return STATUS_OK;
     }
-    /* The codec has checked a carry step by step; offsets are checked when the body is complete. */
+    /* A long text is decoded by a work thread. A carry and offsets are not text: the codec has
+     * checked the carry step by step, and checks offsets when the body is complete. */
     const struct codec_request *codec = &request->arrival.codec_request;
     if (request->body.head_bytes > request->server->config->inline_json_bytes &&
         codec->carry_bytes == 0 && codec->offsets_bytes == 0) {
@@ -136,7 +140,8 @@ static enum status feed_head(struct request *request, const char *bytes, size_t 
                                                        : STATUS_OK;
 }
 
-/* Buffer payload behind a long head, which the work pool decodes after the body has ended. */
+/* Buffer payload behind a long head. The work pool decodes the head after the body has
+ * ended. */
 static enum status feed_spill(struct request *request, const char *bytes, size_t count,
                               struct error *err)
 {
@@ -161,7 +166,7 @@ static enum status reserve_payload(struct request *request, uint64_t end, struct
     return STATUS_OK;
 }
 
-/* Ensure room for `more` bytes of a compressed body, whose length --max-body-bytes bounds. */
+/* Ensure room for `more` bytes of a compressed body; --max-body-bytes bounds its length. */
 static enum status reserve_packed(struct request *request, size_t more, struct error *err)
 {
     struct packed_body *packed = &request->body.packed;
@@ -170,8 +175,9 @@ static enum status reserve_packed(struct request *request, size_t more, struct e
                               declared < 0 ? 0 : (size_t)declared, err);
 }
 
-/* Ensure room for the next `count` bytes of the body, as sent. Returns false if there is none, or if
- * their destination is not known yet; body_feed() will fail, too, and report the error. */
+/* Ensure room for the next `count` bytes of the body, as sent. Returns false if there is no
+ * room, or if the destination of the bytes is not known yet. Then body_feed() will fail, too,
+ * and report the error. */
 static bool reserve_landing(struct request *request, size_t count)
 {
     const struct request_body *body = &request->body;
@@ -225,8 +231,9 @@ static void touch_piece(void *context, int index)
     memory_touch(touching->block, from, smaller_of(from + TOUCH_STEP, touching->end));
 }
 
-/* Touch the next pages of the body's destination, in parallel: the host of a virtual machine may
- * take milliseconds for a huge page, but provides several at a time. Thread: of the work pool. */
+/* Touch the next pages of the body's destination, in parallel: the host of a virtual machine
+ * may need milliseconds for a huge page, but provides several pages at a time. Thread: of the
+ * work pool. */
 static void touch_job(struct request *request)
 {
     struct completion *completion = request->completion;
@@ -258,7 +265,7 @@ bool body_has_pages(struct request *request, size_t count)
     const uint64_t end = smaller_of(landing.at + count, landing.reserved);
     if (landing.block->slab == NULL || landing.most < ADMISSION_LARGE_BYTES ||
         end <= landing.block->touched) {
-        return true; /* the block is short, or its pages are touched */
+        return true; /* the block is short, or its pages have been touched */
     }
     work_submit(request->server->work, request, TOUCH_NS, touch_job);
     return false;
@@ -349,7 +356,7 @@ enum status body_receive(struct request *request, const void *bytes, size_t coun
     return body_feed(request, bytes, count, err);
 }
 
-/* Check a body that has ended. If the head is not complete, ask the codec once more, now with the
+/* Check a body that has ended. If the head is not complete, ask the codec once more with the
  * length of the body, so that the codec reports the same error as for a declared length. */
 static enum status check_head_is_whole(struct request *request, struct error *err)
 {
@@ -362,7 +369,8 @@ static enum status check_head_is_whole(struct request *request, struct error *er
     const struct byte_view head = {request->body.head.bytes, request->body.head_bytes};
     TRY(request->arrival.codec->head_need(&request->arrival.codec_request, head,
                                           &body->head_need, err));
-    assert(body->head_need == request->body.head_bytes); /* the codec knows the whole length */
+    /* the codec knows the length of the body */
+    assert(body->head_need == request->body.head_bytes);
     return STATUS_OK;
 }
 

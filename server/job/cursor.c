@@ -1,4 +1,4 @@
-/* One record per scan in slices: the entry of the queue, and the progress; see cursor.h. */
+/* The record of a scan in slices: its entry in the queue, and its progress; see cursor.h. */
 #include "server/job/cursor.h"
 
 #include "kernels/device.h"
@@ -21,13 +21,15 @@
 #include <stdlib.h>
 
 enum {
-    CARRY_BYTES = 1 << 20, /* most bytes of the carries between slices */
+    CARRY_BYTES = 1 << 20, /* maximum number of bytes of the carries between slices */
     FIRST_SLICES = 4,      /* maximum size of the first slice, as a multiple of --slice-bytes */
-    LONG_SLICES = 6,  /* a tensor needs a cursor if the slowest data take so many SLICE_MS */
-    WHOLE_SLICES = 8, /* a complete tensor of this multiple of --slice-bytes needs a cursor */
-    SLICE_MS = 5,     /* target device time of a slice */
-    TURNED_MS = 40,   /* maximum device time of a slice whose data turn out to be the slowest */
-    LEAST_ROUND = 1 << 16, /* elements that a round of segments may have in any case */
+    /* a complete tensor gets a cursor if its scan may take LONG_SLICES * SLICE_MS, for the data
+     * that take longest, or if it has at least WHOLE_SLICES times --slice-bytes */
+    LONG_SLICES = 6,
+    WHOLE_SLICES = 8,
+    SLICE_MS = 5,          /* target device time of a slice */
+    TURNED_MS = 40,        /* maximum device time of a slice, for the data that take longest */
+    LEAST_ROUND = 1 << 16, /* smallest limit of the elements in a round of segments */
     GROWTH = 4             /* maximum factor from the size of one slice to that of the next */
 };
 
@@ -38,22 +40,24 @@ enum cursor_state {
 };
 
 struct cursor {
-    struct request slice; /* entry of the queue; owned by queue and workers while IN_FLIGHT */
-    pthread_mutex_t lock; /* guards everything below; taken before the lock of the queue */
+    struct request slice; /* entry of the queue; the queue and workers own it while IN_FLIGHT */
+    pthread_mutex_t lock; /* guards all fields below; taken before the lock of the queue */
     enum cursor_state state;
     bool begun; /* a slice was pushed; the loop pushes the first slice */
-    bool kept;  /* the worker that ended the last slice has the next one */
-    const struct queue_batching *worker; /* that worker, while it ends the slice; else NULL */
-    /* Request of the tensor; borrowed. NULL: the cursor is detached, and owns `block`,
-     * slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which it got from the
-     * request. */
+    bool kept;  /* the worker that ended the last slice owns the next one */
+    /* during advance_cursor(): options of the worker that has ended a slice; else NULL */
+    const struct queue_batching *worker;
+    /* Borrowed: the request of the tensor. NULL: the cursor is detached. A detached cursor owns
+     * `block`, slice.scan.part, slice.scan.segments and slice.memory.reserved_bytes, which
+     * belonged to the request. */
     struct request *whole;
     struct memory_block block;
-    struct scan_slicing slicing;  /* slices of a tensor or a long segment; plan NULL: a round */
+    /* slices of a tensor or of a long segment; plan NULL: the slice is a round */
+    struct scan_slicing slicing;
     const struct scan_job *jobs;  /* scans of the round; borrowed from the segments */
     size_t job_count;             /* number of jobs; 0: the request has no segments */
-    uint64_t round_elements;      /* elements of all scans of the round */
-    uint64_t most_elements;       /* most elements of the next slice, if it has several steps */
+    uint64_t round_elements;      /* elements in all scans of the current round */
+    uint64_t most_elements;       /* limit of the elements of the next slice, at least a step */
     uint64_t arrived_bytes;       /* bytes of payload that have arrived */
     uint64_t steps_done;          /* number of computed steps of `slicing` */
     uint64_t slice_steps;         /* number of steps of the slice in flight */
@@ -65,8 +69,8 @@ struct cursor {
 
 /* ---- which requests ---- */
 
-/* Returns true if the payload is the input buffer, byte by byte, and needs no conversion or
- * move. */
+/* Returns true if the payload can be scanned as it arrives: no conversion and no move is
+ * needed. */
 static bool payload_is_input(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -76,8 +80,8 @@ static bool payload_is_input(struct request *request)
            request->memory.block.slab != NULL;
 }
 
-/* Returns the bytes of the carries between slices; no overflow: a scan has no more lines than
- * bytes. */
+/* Returns the bytes of the carries between slices. The result cannot overflow, because a scan
+ * has no more lines than bytes. */
 static uint64_t carry_bytes(const struct scan_slicing *slicing)
 {
     return slicing->blocks > 1 ? slicing->lines * scan_carry_bytes(slicing->plan->dtype) : 0;
@@ -111,7 +115,8 @@ bool cursor_wanted(const struct request *request)
 
 /* ---- the size of slices ---- */
 
-/* Returns the number of elements that one thread scans in this time if the data are the slowest. */
+/* Returns the number of elements that one thread scans in this time, for the data that take
+ * longest (scan_plan_slowest_ns()). */
 static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
 {
     const uint64_t ns = scan_plan_slowest_ns(plan);
@@ -119,9 +124,9 @@ static uint64_t safe_elements(const struct scan_plan *plan, uint64_t ms)
                    : larger_of(ms * NS_PER_MS / scan_ceil_div(ns, plan->elements), 1);
 }
 
-/* Returns the minimum number of elements of a slice. For a round of segments this is LEAST_ROUND.
- * For a tensor the slice has enough steps that their effort (scan_plan_effort()) exceeds `slices`
- * times --slice-bytes. */
+/* Returns the minimum number of elements of a slice. The minimum for a round of segments is
+ * LEAST_ROUND. For a tensor the slice has enough steps that their effort (scan_plan_effort())
+ * exceeds `slices` times --slice-bytes. */
 static uint64_t least_elements(const struct cursor *cursor, uint64_t slices)
 {
     const struct scan_slicing *slicing = &cursor->slicing;
@@ -148,8 +153,8 @@ bool cursor_is_one_slice(struct request *request)
     return true;
 }
 
-/* Begin the next round of segments. Returns false if there is none. A scan that is too long for a
- * slice is cut like a tensor without segments. */
+/* Begin the next round of segments. Returns false if no round is left. If a scan is too long
+ * for a slice, it is cut like a tensor without segments. */
 static bool begin_round(struct cursor *cursor)
 {
     const struct request *whole = cursor->whole;
@@ -190,7 +195,8 @@ static void describe_slice(struct cursor *cursor, const struct scan_slice *cut)
         job->carry_out = true;
         job->totals = whole->scan.call.totals;
     }
-    const bool one = cursor->job_count == 1; /* a slice of one long scan of segments */
+    /* true: the slice is part of one long scan of segments, not of the whole tensor */
+    const bool one = cursor->job_count == 1;
     const size_t in = one ? cursor->jobs->in_offset : whole->memory.in_offset;
     const size_t out =
         one ? cursor->jobs->out_offset : whole->memory.out_offset + whole->memory.out_first;
@@ -198,7 +204,8 @@ static void describe_slice(struct cursor *cursor, const struct scan_slice *cut)
     slice->memory.out_offset = out + (size_t)(cut->out_first * bytes);
 }
 
-/* Describe all scans of a round as one slice; its plan only states the number of elements. */
+/* Describe all scans of a round as one slice. The plan of the slice only states the number of
+ * elements. */
 static void describe_round(struct cursor *cursor)
 {
     const uint64_t elements = cursor->round_elements;
@@ -214,8 +221,9 @@ static void describe_round(struct cursor *cursor)
     slice->slice.job_count = cursor->job_count;
 }
 
-/* Hand over the next slice, whose steps are before `end`: to cursor->worker if it may keep the slice
- * (then cursor->kept), else to the queue. After success the cursor is IN_FLIGHT. */
+/* Hand over the next slice, which contains the steps before `end`. If cursor->worker may keep
+ * the slice, it gets the slice and cursor->kept is set; otherwise the queue gets the slice.
+ * After success the cursor is IN_FLIGHT. */
 static enum status push_slice(struct cursor *cursor, uint64_t end, struct error *err)
 {
     const struct request *whole = cursor->whole;
@@ -238,14 +246,14 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
         .offset = whole->memory.block.offset,
         .bytes = (size_t)slice->scan.plan.elements * dtype_info(slice->scan.plan.dtype)->bytes};
     atomic_store_explicit(&slice->slice.overdue, false, memory_order_relaxed);
-    slice->arrival.model =
-        slice->slice.last ? whole->arrival.model : -1; /* statistics count the request once */
+    /* The statistics count the request once, with its last slice. */
+    slice->arrival.model = slice->slice.last ? whole->arrival.model : -1;
     slice->scan.retries = 0;
     cursor->kept = cursor->worker != NULL && queue_keep(server->queue, cursor->worker, slice);
     if (!cursor->kept) {
         TRY(queue_push(server->queue, slice, err));
-        queue_wake(
-            server->queue); /* at once: a slice shares its launch with no other request */
+        /* Wake the devices at once, because a slice shares its launch with no other request. */
+        queue_wake(server->queue);
     }
     cursor->state = CURSOR_IN_FLIGHT;
     cursor->slice_steps = cut.steps;
@@ -258,9 +266,10 @@ static enum status push_slice(struct cursor *cursor, uint64_t end, struct error 
     return STATUS_OK;
 }
 
-/* Hand over the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice has
- * at least --slice-bytes, and the last step is not pushed, because the body is checked first. If the queue
- * refuses such a slice, the next slice includes its bytes. */
+/* Hand over the next slice of a PARKED cursor, or end the scan. While the body arrives, a slice
+ * has at least --slice-bytes, and the last step is not pushed, because the body must be checked
+ * first. If the queue refuses a slice while the body arrives, the next slice includes the same
+ * bytes. */
 static void push_next(struct cursor *cursor)
 {
     const struct scan_slicing *slicing = &cursor->slicing;
@@ -282,8 +291,8 @@ static void push_next(struct cursor *cursor)
 
 /* ---- ending a slice ---- */
 
-/* Count the slice that was computed. Choose the size of the next one: as many elements as this
- * slice would have scanned in SLICE_MS. */
+/* Count a slice that was computed. The next slice gets as many elements as this slice would
+ * have scanned in SLICE_MS. */
 static void account_slice(struct cursor *cursor)
 {
     const struct request *slice = &cursor->slice;
@@ -304,7 +313,7 @@ static void account_slice(struct cursor *cursor)
     cursor->launch.download_ns += slice->scan.launch.download_ns;
 }
 
-/* Copy the outcome of the finished scan to the request. */
+/* Copy the result of the finished scan to the request. */
 static void report_scan(const struct cursor *cursor)
 {
     struct request *whole = cursor->whole;
@@ -312,7 +321,7 @@ static void report_scan(const struct cursor *cursor)
     whole->scan.launch = cursor->launch;
     whole->scan.device = cursor->slice.scan.device;
     whole->scan.batch = cursor->slice.scan.batch;
-    /* The times are those of one scan that waited and ran as long as all slices together. */
+    /* Report the times of all slices together, as the times of one scan. */
     if (whole->error.status == STATUS_OK) {
         whole->times.computed = cursor->slice.times.computed;
         whole->times.started = whole->times.computed - cursor->compute_ns;
@@ -335,18 +344,18 @@ static void destroy_cursor(struct cursor *cursor)
     free(cursor);
 }
 
-/* Returns true if the finished cursor posts, or has posted, its request. Thread: a holder of the
- * lock. */
+/* Returns true if the finished cursor will post or has posted its request. Thread: a holder of
+ * the lock. */
 static bool is_posted(const struct cursor *cursor)
 {
     return cursor->state == CURSOR_OVER && request_owner(cursor->whole) == OWNER_CURSOR;
 }
 
-/* The slice is computed, or slice->error is set: hand over the next slice, or return the request to
- * its loop. Thread: any, the one that ended the slice; it holds no lock. */
+/* The slice is computed, or slice->error is set: hand over the next slice, or return the
+ * request to its loop. Thread: the thread that ended the slice; it holds no lock. */
 static bool advance_cursor(struct request *slice, const struct queue_batching *batching)
 {
-    struct cursor *cursor = (struct cursor *)(void *)slice; /* its first member */
+    struct cursor *cursor = (struct cursor *)(void *)slice; /* the slice is the first member */
     MUST(pthread_mutex_lock(&cursor->lock));
     struct request *whole = cursor->whole;
     if (whole == NULL) {
@@ -415,7 +424,7 @@ static enum status create_cursor(struct request *request, const struct scan_slic
     cursor->most_elements = smaller_of(safe_elements(&request->scan.plan, SLICE_MS),
                                        least_elements(cursor, FIRST_SLICES));
     const bool began = slicing != NULL || begin_round(cursor);
-    assert(began); /* there are elements */
+    assert(began); /* the tensor has elements, so there is a round */
     request->scan.cursor = cursor;
     return STATUS_OK;
 }
@@ -434,8 +443,8 @@ void cursor_begin(struct request *request)
     }
 }
 
-/* Ensure that a complete request has a cursor if it is to be scanned in slices. Returns false if it
- * is not, or if request.error is set. */
+/* Ensure that a complete request has a cursor if it must be scanned in slices. Returns false if
+ * it need not, or if request.error is set. */
 static bool find_cursor(struct request *request)
 {
     struct scan_slicing slicing;
@@ -482,8 +491,8 @@ void cursor_cancel(struct request *request)
     }
 }
 
-/* Move the memory of the request to the cursor, whose slice is in flight. Thread: the loop, holding
- * the lock. */
+/* Move the memory of the request to the cursor, because a slice is in flight. Thread: the loop,
+ * holding the lock. */
 static void detach_cursor(struct cursor *cursor)
 {
     struct request *whole = cursor->whole;

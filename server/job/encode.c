@@ -1,9 +1,10 @@
 /* Makes the answer of a computed output. The output is copied to the client's shared memory or
- * encoded, then compressed if the client accepts that. The work is done in pieces, so that it can
- * be given up.
+ * encoded, and then compressed if the client accepts compression. The work is done in pieces,
+ * so that it can be stopped.
  *
- * Possible failures: without memory for compression the answer is sent uncompressed. Without memory
- * for the text, or if the work is given up, the request ends with an error. Thread: the owner. */
+ * Possible failures: without memory for compression the answer is sent uncompressed. The
+ * request ends with an error if there is no memory for the text or if the work stops. Thread:
+ * the owner. */
 #define ZLIB_CONST /* zlib promises not to write to its input */
 #include "server/job/infer.h"
 
@@ -23,10 +24,12 @@
 #include <zlib.h>
 
 enum {
-    PACK_LEVEL = 1, /* the fastest: higher levels gain little on tensors */
+    PACK_LEVEL = 1, /* the fastest level; higher levels gain little on tensors */
     PACK_MEMORY = 8,
-    SPARE_TEXT_BYTES = 64 << 10, /* minimum unused memory of a text that is released early */
-    STEP_BYTES = 64 << 10        /* bytes compressed between two steps; about 1 ms */
+    /* minimum unused memory for which the memory of a printed text is reduced to the length of
+     * the text */
+    SPARE_TEXT_BYTES = 64 << 10,
+    STEP_BYTES = 64 << 10 /* bytes compressed between two steps; about 1 ms */
 };
 
 struct infer_bytes infer_answer_bytes(struct request *request)
@@ -53,9 +56,9 @@ struct infer_bytes infer_answer_bytes(struct request *request)
 
 /* ---- packing ---- */
 
-/* Compress the stream's input, and with Z_FINISH end the stream, into a text that grows with the
- * output. Every byte of the text is reserved from the budget before it is used. The final length is
- * not reserved at once, because it may be a thousandth of the input. */
+/* Compress the stream's input, and with Z_FINISH end the stream, into a text that grows with
+ * the output. Every byte of the text is reserved from the budget before it is used. The text is
+ * not reserved at its greatest length, because it may be a thousandth of the input. */
 static enum status pack_input(struct request *request, z_stream *stream, int flush,
                               struct text *text, struct error *err)
 {
@@ -109,7 +112,8 @@ static enum status compress_answer(struct request *request, struct error *err)
         status = pack_input(request, &stream, Z_FINISH, &packed, &trouble);
     }
     (void)deflateEnd(&stream);
-    if (status == STATUS_OK || status == STATUS_CLIENT_GONE) { /* the old head is not needed */
+    /* the uncompressed head is not needed */
+    if (status == STATUS_OK || status == STATUS_CLIENT_GONE) {
         infer_discharge(request, infer_text_bytes(request) > 0 ? answer->head_bytes : 0);
         answer_deinit(answer);
         text_free(request->server->memory, &request->reply.answer_text);
@@ -128,13 +132,14 @@ static enum status compress_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Encode the answer. A long text is printed to reply.answer_text; if the text is much shorter than
- * its reservation, the rest is released. */
+/* Encode the answer. A long text is printed to reply.answer_text. If the text is much shorter
+ * than its reservation, the rest of the reservation is released. */
 static enum status print_answer(struct request *request, struct error *err)
 {
     struct answer *answer = &request->reply.answer;
     struct text *text = &request->reply.answer_text;
-    const uint64_t most = infer_text_bytes(request); /* reserved, so far below 2^64 */
+    /* no overflow below: these bytes are reserved from the budget, so far fewer than 2^64 */
+    const uint64_t most = infer_text_bytes(request);
     if (most >= TEXT_LONG_BYTES &&
         !text_grow(request->server->memory, text, 0, (size_t)most + 1)) {
         return error_set(err, STATUS_OUT_OF_MEMORY, "no memory for the text of the answer");
@@ -152,8 +157,8 @@ static enum status print_answer(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Make the carry after a part the head of the answer, and correct the memory charged for the text
- * of the answer, which was reserved for a carry of ordinary data.
+/* Make the carry after a part the head of the answer, and correct the memory charged for the
+ * text of the answer. The charge was made for a carry of ordinary data.
  * err   CLIENT_GONE: the work was given up; OUT_OF_MEMORY, THROTTLED, TOO_LARGE: the text of an
  *       unusually long carry exceeds the reservation, and the difference cannot be charged */
 static enum status finish_part(struct request *request, struct error *err)
@@ -195,11 +200,11 @@ static enum status make_answer(struct request *request, struct error *err)
 void infer_encode(struct request *request)
 {
     struct answer *answer = &request->reply.answer;
-    answer->content_type = NULL; /* header_count makes the old headers invalid */
-    answer->header_count = 0;
+    answer->content_type = NULL;
+    answer->header_count = 0; /* the old headers become invalid */
     answer->payload_bytes = 0;
     if (make_answer(request, &request->error) != STATUS_OK) {
-        /* If the work was given up, the codec has reported another error. */
+        /* If the work was stopped, the codec has reported another error: replace it. */
         (void)work_given_up(request);
     }
     request->times.finished = clock_now_ns();

@@ -16,13 +16,14 @@
 #include <sys/mman.h>
 
 enum {
-    LONG_GAPS_COST = 32 << 20, /* least scan_plan_effort() of a scan that takes milliseconds */
-    DROP_STEP = 4 << 20        /* bytes whose pages the system frees in a millisecond */
+    /* minimum scan_plan_effort() of a scan whose gaps take milliseconds to zero */
+    LONG_GAPS_COST = 32 << 20,
+    DROP_STEP = 4 << 20 /* bytes whose pages the system frees in about a millisecond */
 };
 
 /* ---- decoding ---- */
 
-/* Returns the name that the request's dialect has for a field of the description. */
+/* Returns the name of a description field in the request's dialect. */
 static const char *dialect_field(const struct request *request, const char *field)
 {
     const struct codec *codec = request->arrival.codec;
@@ -31,9 +32,10 @@ static const char *dialect_field(const struct request *request, const char *fiel
     return name != NULL ? name : field;
 }
 
-/* Plan the scan of a tensor whose output has one element more along the axis, the initial value. No
- * scan writes that element: the plan covers the other elements of an output in its own buffer. A
- * plan of the whole output is made first, because it finds errors of the output's description. */
+/* Plan the scan of a tensor whose output has one more element along the axis than the input:
+ * the initial value. No scan writes that element, so the plan covers the other elements of the
+ * output, which has a separate buffer. Before that, the whole output is planned, because this
+ * finds errors in the description of the output. */
 static enum status plan_beside_initial(struct request *request, struct error *err)
 {
     struct scan_call *call = &request->scan.call;
@@ -58,7 +60,7 @@ static enum status plan_beside_initial(struct request *request, struct error *er
     scan.has_output_strides = true;
     memcpy(scan.output_strides, layout.out_strides, sizeof scan.output_strides);
     TRY(scan_plan_make(&scan, &request->scan.plan, err));
-    if (!scan.has_offsets) { /* else segments.c finds each segment's sums */
+    if (!scan.has_offsets) { /* with offsets, segments.c finds the first sum of each segment */
         const uint64_t step = layout.out_strides[layout.axis];
         request->memory.out_first = (size_t)(elements_first_sum(&scan, 0) * step * bytes);
     }
@@ -75,8 +77,8 @@ static enum status plan_whole(struct request *request, struct error *err)
     if (!request->scan.call.packs_output) {
         return STATUS_OK;
     }
-    /* The scan has a packed output: codec->encode() applies the output strides, which have been
-     * checked. */
+    /* Plan the scan with a packed output: codec->encode() applies the output strides, which
+     * have been checked. */
     struct scan_desc packed = request->scan.call.desc;
     packed.has_output_strides = false;
     return scan_plan_make(&packed, &request->scan.plan, err);
@@ -95,8 +97,8 @@ static enum status plan_scan(struct request *request, struct error *err)
     return status;
 }
 
-/* Apply the timeout and the priority that the body states. The earlier deadline counts; the
- * priority of the body replaces that of the header. */
+/* Apply the timeout and the priority in the body. The earlier of the two deadlines is used; the
+ * priority in the body replaces the priority in the header. */
 static void apply_parameters(struct request *request)
 {
     const struct scan_call *call = &request->scan.call;
@@ -131,7 +133,8 @@ enum status infer_decode(struct request *request, struct error *err)
     request->scan.call.parallel = request->parallel;
     apply_parameters(request);
     if (request->scan.call.axis_pending) {
-        /* The sizes do not depend on the axis; complete_input() plans again when it is known. */
+        /* The sizes do not depend on the axis; complete_input() plans again when the axis is
+         * known. */
         request->scan.call.desc.axis = 0;
     }
     TRY(check_rank(request, err));
@@ -144,10 +147,10 @@ enum status infer_decode(struct request *request, struct error *err)
 
 /* ---- completing ---- */
 
-/* Returns true if the gaps of the output are zeroed before the scan, in steps. A scan that zeroes
- * its gaps cannot be cut, so that a client who sends a few elements with long strides could occupy
- * a device for any time. A part, segments and an output with an initial value need it in any case,
- * because their scans do not cover all gaps. */
+/* Returns true if the gaps of the output are zeroed before the scan, in steps. A scan that
+ * zeroes its gaps cannot be cut, so a client could send a few elements with long strides and
+ * occupy a device for any time. A part, segments and an output with an initial value always
+ * need this step, because their scans do not cover all gaps. */
 static bool gaps_come_first(const struct request *request)
 {
     const struct scan_plan *plan = &request->scan.plan;
@@ -160,8 +163,8 @@ static bool gaps_come_first(const struct request *request)
             scan_plan_effort(plan) >= LONG_GAPS_COST);
 }
 
-/* Returns the bytes of the output buffer that a device writes or that contain the input; the bytes
- * after them must be zeroed. */
+/* Returns the number of leading bytes of the output buffer that a device writes or that contain
+ * the input. The bytes after them must be zeroed. */
 static uint64_t computed_bytes(const struct request *request)
 {
     uint64_t bytes =
@@ -169,8 +172,9 @@ static uint64_t computed_bytes(const struct request *request)
     return gaps_come_first(request) && !request->scan.plan.in_place ? 0 : bytes;
 }
 
-/* Zero the gaps between the elements of a tensor that is scanned in place. If the output has its own
- * buffer, the caller has already zeroed all of that buffer, because computed_bytes() returned 0. */
+/* Zero the gaps between the elements of a tensor that is scanned in place. If the output has a
+ * separate buffer, the caller has already zeroed the whole buffer, because computed_bytes()
+ * returned 0. */
 static enum status zero_gaps(struct request *request, struct error *err)
 {
     if (request->scan.plan.in_place &&
@@ -183,7 +187,7 @@ static enum status zero_gaps(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Convert the received elements to those that are summed (proto/elements.h). */
+/* Convert the received elements to the elements that are summed (proto/elements.h). */
 static enum status prepare_elements(struct request *request, struct error *err)
 {
     const struct scan_desc *desc = &request->scan.call.desc;
@@ -199,8 +203,8 @@ static enum status prepare_elements(struct request *request, struct error *err)
     return STATUS_OK;
 }
 
-/* Find the scans of the segments, and gather the short ones. The reservation was an upper bound;
- * the excess is released. */
+/* Find the scans of the segments, and gather the short segments. The reservation was an upper
+ * bound; its excess is released. */
 static enum status prepare_segments(struct request *request, struct error *err)
 {
     const size_t bytes = dtype_info(request->scan.plan.dtype)->bytes;
@@ -267,7 +271,8 @@ static enum status complete_input(struct request *request, struct error *err)
     if (gaps_come_first(request)) {
         TRY(zero_gaps(request, err));
     }
-    /* Without `initial` the sum before the first element is 0, which is already there. */
+    /* Without `initial` the sum before the first element is 0, and the output already contains
+     * this 0. */
     if (call->desc.include_initial && call->desc.has_initial) {
         TRY(elements_write_initial(&call->desc, call->packs_output, request->parallel,
                                    request_output_bytes(request), err));
@@ -278,9 +283,9 @@ static enum status complete_input(struct request *request, struct error *err)
     return part_is_one(request) ? part_prepare(request, err) : STATUS_OK;
 }
 
-/* Free the codec's copy of the received carry. Its pages are returned to the system in steps here:
- * the pages of half a GiB take 40 ms or more, which would block the HTTP thread that ends the
- * request. */
+/* Free the codec's copy of the received carry. The pages of half a GiB take 40 ms or more, so
+ * the function returns them to the system in steps. Otherwise the HTTP thread that ends the
+ * request would be blocked. */
 static void free_carry(struct request *request)
 {
     char *bytes = request->scan.call.carry.owned;
@@ -289,7 +294,7 @@ static void free_carry(struct request *request)
     for (size_t at = (page - (uintptr_t)bytes % page) % page; at + DROP_STEP <= count;
          at += DROP_STEP) {
         (void)madvise(bytes + at, DROP_STEP, MADV_DONTNEED);
-        (void)parallel_step(request->parallel); /* also after the work was given up */
+        (void)parallel_step(request->parallel); /* continue even if the work was stopped */
     }
     codec_release_carry(&request->scan.call);
 }

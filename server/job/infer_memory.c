@@ -16,28 +16,30 @@
 #include "server/sched/work.h"
 
 enum {
-    FIRST_TEXT_BYTES = 4096,     /* least charge of a text */
-    FIRST_ROOM_BYTES = 64 << 10, /* least reserved room for payload */
-    GUESS_FACTOR = 16, /* most bytes of memory for a byte of a body: the byte, an element of 8
-                        * bytes for two characters ("1,"), and the text of its sum, 21 bytes */
+    FIRST_TEXT_BYTES = 4096,     /* minimum charge of a text */
+    FIRST_ROOM_BYTES = 64 << 10, /* minimum reservation for payload */
+    /* maximum number of bytes of memory for one byte of a body. The two characters "1," need
+     * their own memory, an element of 8 bytes, and 21 bytes for the text of its sum */
+    GUESS_FACTOR = 16,
     FORGET_STEP = 16 << 20,     /* bytes of a forgotten text between two steps */
-    INFLATE_FACTOR = 1032,      /* most decompressed bytes of a compressed byte */
+    INFLATE_FACTOR = 1032,      /* maximum number of decompressed bytes of a compressed byte */
     OPEN_ENDED_BYTES = 8 << 20, /* claim of a body of unknown length that is not short */
-    SLACK_PART = 16,            /* additional claim for slices and answers: 1/16 of the need, */
-    SLACK_MOST = 2 << 20,       /* at most so many bytes */
-    UNPACKED = 4                /* typical number of decompressed bytes of a compressed byte */
+    SLACK_PART = 16,      /* 1/16 of the need is added to the claim, for slices and answers */
+    SLACK_MOST = 2 << 20, /* maximum number of bytes that are added to the claim */
+    UNPACKED = 4          /* typical number of decompressed bytes of a compressed byte */
 };
 
-/* The estimated time of a byte in picoseconds. The ratios between these were measured
- * (docs/design/decisions/016). The absolute times assume a machine that receives and answers
- * 1 GB of packed tensors per second; admission.c multiplies by the factor that it measures. */
+/* The estimated time of a byte in picoseconds. The ratios between these times were measured
+ * (docs/design/decisions/016). The absolute times assume a machine that receives and answers 1
+ * GB of packed tensors per second; admission.c multiplies them by a measured factor. */
 enum {
     WIRE_PS = 500,         /* received, or sent */
     TEXT_PS = 3 * WIRE_PS, /* received and parsed, or printed and sent */
     SCAN_PS = WIRE_PS / 4  /* scanned, or copied */
 };
 
-/* A small request whose deadline is later than this is not checked: no line is that long. */
+/* The deadline of a small request is checked on arrival only if it is nearer than this, because
+ * no small request waits that long. */
 #define SOON_NS (60 * NS_PER_S)
 
 uint64_t infer_input_count(const struct request *request)
@@ -46,8 +48,8 @@ uint64_t infer_input_count(const struct request *request)
     return call->input_bytes / dtype_info(scan_input_dtype(&call->desc))->bytes;
 }
 
-/* Add the bytes of gathered segments to *total, the bytes of the block; set part_bytes to the other
- * memory of segments. */
+/* Add the bytes of gathered segments to *total, the bytes of the block. Set part_bytes to the
+ * remaining memory of the segments. */
 static void measure_segments(struct request *request, uint64_t *total)
 {
     const struct scan_plan *plan = &request->scan.plan;
@@ -69,8 +71,8 @@ static void measure_segments(struct request *request, uint64_t *total)
     *total = at + request->memory.gathered_bytes;
 }
 
-/* Returns the bytes that a decoded request needs. A few bytes of text may describe blocks and texts
- * of any length. */
+/* Returns the bytes that a decoded request needs. The sum may overflow, because a short text
+ * may describe blocks and texts of any length; the result is then UINT64_MAX. */
 static uint64_t known_needs(const struct request *request)
 {
     const struct request_body *body = &request->body;
@@ -88,7 +90,7 @@ static uint64_t known_needs(const struct request *request)
     return sum;
 }
 
-/* True if the memory budget can never hold a request that needs so many bytes. */
+/* True if the memory budget can never hold a request that needs `need` bytes. */
 static bool exceeds_large_budget(const struct request *request, uint64_t need)
 {
     return need > ADMISSION_LARGE_BYTES && need > memory_budget_large(request->server->memory);
@@ -144,8 +146,8 @@ enum status infer_measure(struct request *request, struct error *err)
 
 /* ---- charges ---- */
 
-/* Count memory of the request, `bytes` in all, for its client (--per-client-memory), before it is
- * charged. Bytes that are counted already are not counted again. */
+/* Count `bytes`, the total memory of the request, for its client (--per-client-memory) before
+ * the memory is charged. Bytes that were counted earlier are not counted again. */
 static enum status count_for_client(struct request *request, uint64_t bytes, struct error *err)
 {
     uint64_t most = request->server->config->per_client_memory;
@@ -258,8 +260,8 @@ enum status infer_text_forget(struct request *request, struct json_cut cut, stru
 }
 
 /* Charge the request with `bytes` more, and allocate its block if it has none. The block is
- * allocated with its whole length at once: untouched pages take no memory of the system, and
- * received bytes are never moved. A failure charges nothing. */
+ * allocated at its full length, so received bytes are never moved; untouched pages take no
+ * memory of the system. A failure charges nothing. */
 static enum status charge_block(struct request *request, uint64_t bytes, struct error *err)
 {
     TRY(infer_charge(request, bytes, err));
@@ -287,7 +289,8 @@ enum status infer_grow(struct request *request, uint64_t bytes, struct error *er
         larger_of(bytes, larger_of(2 * (uint64_t)body->payload_room, FIRST_ROOM_BYTES));
     room = smaller_of(room, most);
     uint64_t used = body->block_bytes;
-    if (room < most) { /* slices write the output behind the input while it arrives */
+    if (room < most) {
+        /* Slices write sums while the input arrives: reserve the same share of the output. */
         used = room + (uint64_t)((double)(used - most) * (double)room / (double)most);
     }
     TRY(charge_block(request, used - body->block_reserved, err));
@@ -330,12 +333,14 @@ uint64_t infer_needed_bytes(const struct request *request, uint64_t more)
         return request->body.head.charged;
     }
     if (declared == 0) {
-        /* The text, and room to grow; the claim is corrected when the text is decoded. */
+        /* The claim has room for the text and its growth; the claim is corrected when the text
+         * is decoded. */
         return guess > OPEN_ENDED_BYTES / 2        ? 2 * guess
                : guess > ADMISSION_LARGE_BYTES / 2 ? OPEN_ENDED_BYTES
                                                    : guess;
     }
-    /* The payload behind a carry or offsets is binary: it does not grow like text. */
+    /* The payload behind a carry or offsets is binary, so its memory does not grow like that of
+     * a text. */
     const struct codec_request *codec = &request->arrival.codec_request;
     const uint64_t factor =
         codec->carry_bytes > 0 || codec->offsets_bytes > 0 ? 2 : GUESS_FACTOR;
@@ -353,8 +358,9 @@ uint64_t infer_claim(const struct request *request, uint64_t more)
     uint64_t slack = smaller_of(need / SLACK_PART, SLACK_MOST);
     uint64_t whole = need > UINT64_MAX - slack ? need : need + slack;
     if (hold->state == ADMISSION_ACTIVE && more > 0) {
-        /* A request that gave back promised memory (admission_pace()) claims memory in steps: other
-         * requests may use the memory for bytes that its client announced but does not send. */
+        /* A request that gave back promised memory (admission_pace()) claims memory in steps,
+         * so that other requests may use the memory for bytes that the client announced but
+         * does not send. */
         bool enough = hold->promised_bytes >= body->received + more;
         uint64_t step =
             enough ? hold->claim : hold->claim + body->received + more + FIRST_ROOM_BYTES;
@@ -370,8 +376,8 @@ static uint64_t time_of_bytes(uint64_t bytes, unsigned byte_ps)
     return bytes / 1000 * byte_ps + bytes % 1000 * byte_ps / 1000;
 }
 
-/* Returns the estimated nanoseconds of a body that is not decoded yet. Only the declared length,
- * and how much of it is text, are known; the answer is assumed to be as long. */
+/* Returns the estimated nanoseconds of a body that is not decoded yet. Only the declared length
+ * and the part of it that is text are known; the answer is assumed to have the same length. */
 static uint64_t guess_cost(const struct request *request, uint64_t more)
 {
     const struct request_body *body = &request->body;
@@ -398,7 +404,8 @@ static uint64_t planned_cost(const struct request *request)
     const uint64_t carry =
         carry_answer_most(&request->scan.call.desc, request->scan.call.totals);
     const uint64_t sent = binary_answer ? request->memory.out_bytes + carry : 0;
-    /* A part is counted because its sums may be hundreds of times as long as its tensor. */
+    /* The sums of a part may be hundreds of times as long as its tensor, so their bytes are
+     * added. */
     uint64_t scanned = scan_plan_effort(&request->scan.plan) + 2 * infer_part_bytes(request);
     scanned += infer_elements_bytes(request) + infer_marks_bytes(request);
     scanned += infer_shm_copies(request, SHM_INPUT) ? request->scan.call.input_bytes : 0;
@@ -432,8 +439,8 @@ enum status infer_check(struct request *request, struct error *err)
                                                  : 0; /* a lower bound */
     enum status status = STATUS_OK;
     TRY(count_for_client(request, need, err));
-    if (!known &&
-        exceeds_large_budget(request, need)) { /* else infer_measure() has checked it */
+    /* If the need is known, infer_measure() has made this check. */
+    if (!known && exceeds_large_budget(request, need)) {
         return memory_never_fits(server->memory, need, err);
     }
     if (infer_claim(request, 0) > 0) {
@@ -470,7 +477,8 @@ bool infer_admit(struct request *request, uint64_t more)
                                infer_cost_ns(request, more));
     }
     if (more == 0 && request->scan.planned) {
-        infer_update_claim(request); /* the need is known: give back what exceeds it */
+        /* the need is known: give back the promised memory beyond it */
+        infer_update_claim(request);
     }
     return true;
 }

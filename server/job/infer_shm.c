@@ -52,8 +52,8 @@ static bool is_in_use(const struct shm_tensor *shm)
     return shm->in_use.slab != NULL;
 }
 
-/* An output at the same address as the input replaces it in place, if the plan allows that. An
- * output that overlaps the input in any other way is copied. */
+/* An output at the same address as the input is computed in place, if the plan allows this. If
+ * the two overlap in any other way, the output is copied. */
 void infer_shm_place(struct request *request)
 {
     struct shm_tensor *in = &request->memory.shm[SHM_INPUT];
@@ -63,7 +63,8 @@ void infer_shm_place(struct request *request)
     enum shm_overlap overlap = SHM_APART;
     if (part_is_one(request) || elements_change(&call->desc) || call->desc.include_initial ||
         call->desc.has_offsets) {
-        return; /* the tensors are copied: elements in a client's memory are never changed */
+        /* Copy the tensors of these requests; elements in a client's memory never change. */
+        return;
     }
     if (in->region != NULL && call->input_bytes > 0 &&
         call->input_shm.bytes >= call->input_bytes) {

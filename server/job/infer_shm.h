@@ -1,6 +1,7 @@
 /* Tensors of a request in clients' shared memory (server/memory/shm.h). The request holds the
- * regions from decoding to its end. The tensors are copied in before the scan and out after it, or,
- * with zero copy, the device works in the shared memory. Thread: the owner. */
+ * regions from the decoding of its head to its end. The tensors are copied in before the scan
+ * and copied out after the scan. With zero copy the device works in the shared memory instead.
+ * Thread: the owner. */
 #ifndef TALLY_SERVER_INFER_SHM_H
 #define TALLY_SERVER_INFER_SHM_H
 
@@ -15,16 +16,17 @@ static inline bool infer_shm_named(const struct request *request)
 }
 
 /* Acquire the regions that the decoded head names.
- * err   UNSUPPORTED: shared memory is off; FORBIDDEN: the client is not on this machine; errors of
- *       shm_acquire() */
+ * err   UNSUPPORTED: shared memory is off; FORBIDDEN: the client is not on this machine; errors
+ *       of shm_acquire() */
 MUST_CHECK enum status infer_shm_acquire(struct request *request, struct error *err);
 
-/* Decide which tensors the device processes in shared memory itself (request.memory.shm[].in_use).
- * The request is planned, request.memory.out_bytes is known, and infer_shm_used() is true. */
+/* Decide which tensors the device processes in shared memory itself
+ * (request.memory.shm[].in_use). Requires a planned request, a known request.memory.out_bytes,
+ * and infer_shm_used(). */
 void infer_shm_place(struct request *request);
 
-/* Check that regions in use have kept their pages; copy the computed output to its region if it
- * must be copied. infer_shm_used() is true.
+/* Check that regions in use have kept their pages. Copy the computed output to its region if it
+ * must be copied. Requires infer_shm_used().
  * err   SHM_ERROR: the output does not fit, or a region in use has lost pages; CLIENT_GONE: the
  *       work was given up */
 MUST_CHECK enum status infer_shm_write_output(struct request *request, struct error *err);

@@ -8,16 +8,16 @@
 #include <zlib.h>
 
 enum {
-    WINDOW = 15,      /* zlib's largest */
+    WINDOW = 15,      /* largest window of zlib */
     GZIP_FORMAT = 16, /* added to WINDOW */
-    PIECE = 32768     /* most bytes that the sink gets at a time */
+    PIECE = 32768     /* maximum number of bytes that the sink gets at a time */
 };
 
 struct inflate {
     z_stream stream;
     enum coding coding;
     bool ended;   /* the current member is complete */
-    bool follows; /* the current gzip member follows another */
+    bool follows; /* the current gzip member is not the first one */
     unsigned char piece[PIECE];
 };
 
@@ -60,8 +60,8 @@ static enum status refuse_stream(const struct inflate *unpack, const char *what,
                            unpack->coding == CODING_GZIP ? "gzip" : "deflate (zlib)", what);
 }
 
-/* Refuse a corrupt or truncated member. Bytes after a gzip member that give no content are reported
- * as garbage. */
+/* Refuse a corrupt or truncated member. If bytes after a gzip member have produced no content,
+ * they are reported as garbage. */
 static enum status refuse_member(const struct inflate *unpack, const char *what,
                                  struct error *err)
 {
@@ -97,7 +97,8 @@ enum status inflate_feed(struct inflate *unpack, const void *bytes, size_t count
     stream->next_in = bytes;
     stream->avail_in = (uInt)count;
     do {
-        if (unpack->ended && stream->avail_in > 0) { /* another gzip member, or garbage */
+        /* another gzip member or garbage follows */
+        if (unpack->ended && stream->avail_in > 0) {
             if (unpack->coding != CODING_GZIP) {
                 return refuse_stream(unpack, "more bytes follow its end", err);
             }

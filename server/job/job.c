@@ -25,24 +25,29 @@
 #include "server/sched/work.h"
 
 enum {
-    INLINE_MOVE_BYTES = 1 << 20, /* most bytes that the loop swaps, copies or zeroes */
-    INLINE_UNPACK_BYTES = 512,   /* most compressed bytes that the loop decompresses: 0.5 MiB */
-    INLINE_PACK_BYTES = 4096,    /* most bytes of an answer that the loop compresses */
-    LOOP_SCAN_NS = 1 << 15,      /* most estimated time of a scan in an HTTP thread */
-    WORK_SCAN_NS = 1 << 21,      /* most estimated time of a scan in a work thread, */
-    WORK_SLOWEST_NS = 10000000,  /* and of one of the slowest data: nothing interrupts a scan */
-    UNPACK_STEP_BYTES = 1 << 20  /* bytes of content after which a body counts as a long one */
+    INLINE_MOVE_BYTES = 1 << 20, /* maximum bytes that the loop swaps, copies or zeroes */
+    /* maximum number of compressed bytes that the loop decompresses, to at most 0.5 MiB */
+    INLINE_UNPACK_BYTES = 512,
+    INLINE_PACK_BYTES = 4096, /* maximum bytes of an answer that the loop compresses */
+    LOOP_SCAN_NS = 1 << 15,   /* longest estimated time of a scan in an HTTP thread */
+    WORK_SCAN_NS = 1 << 21,   /* longest estimated time of a scan in a work thread */
+    /* longest time of a scan in a work thread for the data that take longest
+     * (scan_plan_slowest_ns()), because a scan cannot be interrupted */
+    WORK_SLOWEST_NS = 10000000,
+    UNPACK_STEP_BYTES = 1 << 20 /* bytes of content from which a body counts as long */
 };
 
-/* Estimated time of UNPACK_STEP_BYTES: more is not decompressed in the class of short work. */
+/* Estimated time of UNPACK_STEP_BYTES. Longer bodies are not decompressed in the class of short
+ * work. */
 #define UNPACK_STEP_NS ((uint64_t)UNPACK_STEP_BYTES * NS_PER_TEXT_BYTE)
 
 enum job_next {
-    JOB_NEXT,  /* the step is done: run the next one */
-    JOB_LATER, /* the step is too long for this thread: the work pool runs it, by its cost */
-    JOB_HOME,  /* only the loop may run the step */
-    JOB_WAIT,  /* the step has handed the request over */
-    JOB_DONE   /* the answer is made, or request->error is set */
+    JOB_NEXT, /* the step is done: run the next one */
+    /* the step is too long for this thread: the work pool runs it, in the class of its cost */
+    JOB_LATER,
+    JOB_HOME, /* only the loop may run the step */
+    JOB_WAIT, /* the step has handed the request over */
+    JOB_DONE  /* the answer is made, or request->error is set */
 };
 
 static bool on_loop(const struct request *request)
@@ -64,7 +69,7 @@ static uint64_t parse_ns(const struct request *request)
     const struct request_body *body = &request->body;
     const struct packed_body *packed = &body->packed;
     if (body->inflate != NULL &&
-        packed->at > 0) { /* unpack() has begun: assume that the rest has the same ratio */
+        packed->at > 0) { /* unpack() has begun: assume the same ratio for the rest */
         const uint64_t ratio = body->unpacked / packed->at + 1;
         return UNPACK_STEP_NS + (packed->count - packed->at) * ratio * NS_PER_TEXT_BYTE;
     }
@@ -96,7 +101,8 @@ static uint64_t print_ns(const struct request *request)
 /* ---- PARSE ---- */
 
 /* Decompress the body in a thread of the work pool. A request that was submitted as short work
- * stops after UNPACK_STEP_BYTES: if its content is longer, it waits again, with the longer work. */
+ * stops after UNPACK_STEP_BYTES; if more content follows, the request waits again, in the class
+ * of longer work. */
 static enum job_next unpack(struct request *request)
 {
     const bool small = request->line.cost_ns <= UNPACK_STEP_NS;
@@ -107,7 +113,7 @@ static enum job_next unpack(struct request *request)
     return request->body.inflate != NULL ? JOB_LATER : JOB_NEXT;
 }
 
-/* Returns true if a text of so many bytes is too long to be parsed or printed on the loop. */
+/* Returns true if a text of `bytes` bytes is too long to be parsed or printed on the loop. */
 static bool text_is_long(const struct request *request, uint64_t bytes)
 {
     return bytes > request->server->config->inline_json_bytes;
@@ -150,7 +156,8 @@ static enum job_next step_parse(struct request *request)
 static enum job_next step_prepare(struct request *request)
 {
     if (!on_loop(request) && !infer_is_covered(request)) {
-        return JOB_HOME; /* the request needs a larger claim: the loop asks for admission */
+        /* the request needs a larger claim, and only the loop may ask for admission */
+        return JOB_HOME;
     }
     if (on_loop(request)) {
         const bool long_text = request->scan.call.source == CALL_SOURCE_TEXT &&
@@ -168,7 +175,8 @@ static enum job_next step_prepare(struct request *request)
 
 /* ---- SCAN ---- */
 
-/* Scan a small tensor in this thread. Returns false if it is too large, or no device can do that. */
+/* Scan a small tensor in this thread. Returns false if the tensor is too large or no device can
+ * scan it here. */
 static bool scan_here(struct request *request, bool here)
 {
     const bool brief = here || scan_plan_slowest_ns(&request->scan.plan) <= WORK_SLOWEST_NS;
@@ -202,7 +210,7 @@ static enum job_next step_scan(struct request *request)
     if (queue_push(queue, request, &request->error) != STATUS_OK) {
         return JOB_DONE;
     }
-    if (!here) { /* a loop wakes the devices once, at the end of its turn */
+    if (!here) { /* otherwise the loop wakes the devices once, at the end of its turn */
         queue_wake(queue);
     }
     return JOB_WAIT;
@@ -229,8 +237,8 @@ static enum job_next step_print(struct request *request)
                         "the deadline passed before the answer could be made");
         return JOB_DONE;
     }
-    /* A work thread submits the request again if printing costs more than the estimate in the line,
-     * so that the request waits with the longer work. */
+    /* A work thread submits the request again if printing costs more than the estimate in the
+     * line. So the request waits with longer work. */
     if (on_loop(request) ? print_is_long(request) : print_ns(request) > request->line.cost_ns) {
         return JOB_LATER;
     }
@@ -277,7 +285,8 @@ bool job_run(struct request *request)
         case JOB_WAIT:
             return false;
         case JOB_DONE:
-            if (request->error.status == STATUS_CLIENT_GONE) { /* perhaps a deadline */
+            /* work_given_up() sets DEADLINE_PASSED instead if that was the reason */
+            if (request->error.status == STATUS_CLIENT_GONE) {
                 (void)work_given_up(request);
             }
             request_enter(request, REQUEST_READY);

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Compute the header of the carry to answer. Returns false if the carry would not fit in
+/* Compute the header of the carry in the answer. Returns false if the carry would exceed
  * INT64_MAX bytes of memory. */
 static bool make_carry_head(const struct request *request, struct carry_head *head)
 {
@@ -36,8 +36,8 @@ enum status part_measure(const struct request *request, uint64_t *memory, struct
     return STATUS_OK;
 }
 
-/* Write the initial sum of each line to part->sums: the sums of the received carry, or the initial
- * value, or zero. */
+/* Write the initial sum of each line to part->sums: the sum in the received carry, or the
+ * initial value, or zero. */
 static enum status write_initial_sums(const struct request *request, const struct part *part,
                                       struct error *err)
 {

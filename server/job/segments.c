@@ -9,13 +9,13 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 1 << 16, /* most segments of a run; the work can be given up between runs */
-    MOVES = 256,        /* most segments that are copied together, line by line */
-    SHORT_BYTES = 64,   /* most bytes of a segment that copy_short() copies */
+    RUN_MOST = 1 << 16, /* limit of the segments of a run; the work can stop between two runs */
+    MOVES = 256,        /* maximum number of segments that are copied together, line by line */
+    SHORT_BYTES = 64,   /* maximum number of bytes of a segment that copy_short() copies */
     MATRIX_ALIGN = 64   /* alignment of matrices in elements: a cache line for every type */
 };
 
-/* Neighbouring segments of one length, scanned as one matrix. */
+/* Adjacent segments of equal length, which are scanned as one matrix. */
 struct segment_run {
     uint64_t first;    /* number of the first segment */
     uint64_t count;    /* number of segments */
@@ -23,7 +23,7 @@ struct segment_run {
     uint64_t gathered; /* position of the run's matrix, if the run is gathered */
 };
 
-/* A matrix of gathered segments: all short segments of one length, or the segments of a long
+/* A matrix of gathered segments: all short segments of one length, or the segments of one long
  * run. */
 struct segment_matrix {
     uint64_t count; /* number of segments */
@@ -38,12 +38,13 @@ struct segments {
     uint64_t axis_out;            /* stride of the axis in the output, in elements */
     struct scan_dim inner;        /* dimension inside the axis; size 1 if there is none */
     uint64_t outer;               /* number of lines of all other dimensions */
-    uint64_t long_cells;          /* least cells along the axis of a long run */
+    uint64_t long_cells;          /* fewest cells along the axis that make a run long */
     uint64_t gathered;            /* number of gathered elements, padding included */
-    struct segment_matrix classes[SEGMENTS_GATHER]; /* matrices of short segments, by length */
+    /* matrices of short segments; the index is the length */
+    struct segment_matrix classes[SEGMENTS_GATHER];
     size_t run_count;
-    size_t
-        scans_done; /* scans that segments_next() has returned: classes by length, then runs */
+    /* number of scans that segments_next() has returned: first the classes, then the runs */
+    size_t scans_done;
     struct scan_job *jobs;     /* owned: scans of a round */
     struct scan_plan *plans;   /* owned: plans of these scans */
     size_t room;               /* entries of `jobs` and of `plans` */
@@ -60,7 +61,7 @@ static struct scan_dim inner_of(const struct scan_plan *plan)
     return inside ? *last : (struct scan_dim){1, 0, 0};
 }
 
-/* Returns the most long runs that the tensor can have. */
+/* Returns an upper bound of the number of long runs in the tensor. */
 static uint64_t runs_most(const struct scan_desc *desc, const struct scan_plan *plan)
 {
     const uint64_t inner = inner_of(plan).size;
@@ -75,7 +76,8 @@ uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_p
                (sizeof(struct scan_job) + sizeof(struct scan_plan));
 }
 
-/* Returns the least cells along the axis of a long run in a tensor without an initial value. */
+/* Returns the fewest cells along the axis that make a run long, in a tensor without an initial
+ * value. */
 static uint64_t long_cells(const struct scan_plan *plan)
 {
     return scan_ceil_div(SEGMENTS_GATHER, inner_of(plan).size);
@@ -113,7 +115,8 @@ static uint64_t segment_length(const struct scan_desc *desc, uint64_t segment)
     return (uint64_t)(scan_offset(desc, segment + 1) - scan_offset(desc, segment));
 }
 
-/* Replace a run by the next one; all zeros: by the first. Returns false after the last. */
+/* Replace a run by the next one; a run of all zeros is replaced by the first one. Returns false
+ * after the last one. */
 static bool run_next(const struct scan_desc *desc, struct segment_run *run)
 {
     const uint64_t first = run->first + run->count;
@@ -128,9 +131,9 @@ static bool run_next(const struct scan_desc *desc, struct segment_run *run)
     return true;
 }
 
-/* Returns true if a run has a scan of its own. With an initial value, for which each segment needs
- * room, long runs are gathered, too; then a run is long if its segments are too long for a
- * class. */
+/* Returns true if a run has its own scan. With an initial value, every segment needs additional
+ * room, so long runs are gathered, too; in this case a run is long if its segments are too long
+ * for a class. */
 static bool is_long(const struct segments *segments, const struct segment_run *run)
 {
     if (segments->call->desc.has_initial) {
@@ -139,7 +142,7 @@ static bool is_long(const struct segments *segments, const struct segment_run *r
     return run->count * run->length >= segments->long_cells;
 }
 
-/* Returns the cells along the axis of a gathered segment. */
+/* Returns the number of cells along the axis of a gathered segment. */
 static uint64_t gathered_length(const struct segments *segments, uint64_t length)
 {
     return length + segments->call->desc.has_initial;
@@ -235,32 +238,34 @@ void segments_destroy(struct segments *segments)
 
 /* The copy of one segment; positions and lengths in elements. */
 struct segment_move {
-    uint64_t tensor;   /* offset of its first cell from the start of a line of the tensor */
-    uint64_t gathered; /* position of its first cell of the first outer line in the matrix */
-    uint64_t line;     /* distance of outer lines in the matrix */
+    /* offset of the segment's first cell from the start of a line of the tensor */
+    uint64_t tensor;
+    /* position, in the matrix, of the first cell of the segment in the first outer line */
+    uint64_t gathered;
+    uint64_t line; /* distance between two outer lines in the matrix */
     uint64_t length;
     uint64_t initial; /* position of the initial value of the first outer line */
 };
 
 struct mover {
     const struct segments *segments;
-    bool back;             /* copy from the matrices to the output */
+    bool back;             /* true: copy from the matrices to the output */
     unsigned char *tensor; /* input or output; an input is only read */
     unsigned char *gathered;
     uint64_t axis_step;  /* stride of the axis in the tensor */
     uint64_t inner_step; /* stride of the inner dimension in the tensor */
-    bool dense;          /* all cells of a segment are neighbours in the tensor */
+    bool dense;          /* the cells of a segment are contiguous in the tensor */
     uint64_t moved;      /* bytes copied since the last step */
     size_t count;        /* number of moves */
     struct segment_move moves[MOVES];
 };
 
-/* Count work; after PARALLEL_STEP_BYTES of it, call parallel_step(). Returns false if the work is
- * given up. */
+/* Count work, and call parallel_step() after each PARALLEL_STEP_BYTES. Returns false if the
+ * work must stop. */
 static bool count_work(struct mover *mover, uint64_t bytes)
 {
     enum {
-        MOVE_BYTES = 32 /* bytes that are copied in the time of one move */
+        MOVE_BYTES = 32 /* bytes that are copied in the fixed time of one move */
     };
     mover->moved += bytes + MOVE_BYTES;
     if (mover->moved < PARALLEL_STEP_BYTES) {
@@ -270,9 +275,10 @@ static bool count_work(struct mover *mover, uint64_t bytes)
     return parallel_step(mover->segments->call->parallel);
 }
 
-/* Copy at most SHORT_BYTES without a call of memcpy(): for lengths up to twice a power of two, copy
- * the first and the last bytes, as many as that power; both may overlap. The code has few branches
- * on the length, because lengths vary from one segment to the next and mispredict them. */
+/* Copy at most SHORT_BYTES without a call of memcpy(). With p the greatest power of two that is
+ * at most `count`, copy the first p and the last p bytes; the two copies may overlap. The code
+ * has few branches on the length: lengths vary from segment to segment, so the processor would
+ * mispredict such branches. */
 static inline void copy_short(unsigned char *to, const unsigned char *from, size_t count)
 {
 #define COPY_HALVES(half)                          \
@@ -300,7 +306,7 @@ static inline void copy_short(unsigned char *to, const unsigned char *from, size
 #undef COPY_HALVES
 }
 
-/* Copy `count` cells, which are `step` elements apart in the tensor and neighbours in the
+/* Copy `count` cells. The cells are `step` elements apart in the tensor and contiguous in the
  * matrix. */
 static bool move_cells(struct mover *mover, uint64_t tensor, uint64_t step, uint64_t gathered,
                        uint64_t count)
@@ -331,7 +337,7 @@ static bool put_initial(struct mover *mover, uint64_t cell)
     const size_t bytes = mover->segments->bytes;
     const uint64_t count = mover->segments->inner.size;
     const uint64_t value = mover->segments->call->desc.initial;
-    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian */
+    for (uint64_t i = 0; i < count; i++) { /* hosts are little-endian: copy the low bytes */
         memcpy(mover->gathered + (cell + i) * bytes, &value, bytes);
         if (i % RUN_MOST == RUN_MOST - 1 && !count_work(mover, RUN_MOST * bytes)) {
             return false;
@@ -365,7 +371,8 @@ static bool move_segment(struct mover *mover, const struct segment_move *move, u
     return ok;
 }
 
-/* Make all collected moves of one outer line, for dense segments without an initial value. */
+/* Perform all collected moves for one outer line, for dense segments without an initial
+ * value. */
 static bool move_dense(struct mover *mover, uint64_t at, uint64_t outer)
 {
     const size_t bytes = mover->segments->bytes;
@@ -385,7 +392,8 @@ static bool move_dense(struct mover *mover, uint64_t at, uint64_t outer)
     return ok && count_work(mover, mover->count * SHORT_BYTES / 2);
 }
 
-/* Make all collected moves, line by line, so that each line of the tensor is accessed in order. */
+/* Perform all collected moves, line by line, so that each line of the tensor is accessed in
+ * order. */
 static bool make_moves(struct mover *mover)
 {
     const struct segments *segments = mover->segments;
@@ -405,7 +413,7 @@ static bool make_moves(struct mover *mover)
     return ok;
 }
 
-/* Collect the move of a segment, number `index` of its matrix. */
+/* Collect the move of a segment, which has the number `index` in its matrix. */
 static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t length,
                             const struct segment_matrix *matrix, uint64_t index)
 {
@@ -425,8 +433,8 @@ static inline bool add_move(struct mover *mover, uint64_t segment, uint64_t leng
     return mover->count < MOVES || make_moves(mover);
 }
 
-/* Collect the moves of the segments [first, end), all of which are short. next: for each class the
- * number of its next segment in the matrix. */
+/* Collect the moves of the segments [first, end), which are all short. next: for each class,
+ * the number of its next segment in the matrix. */
 static bool move_short(struct mover *mover, uint64_t first, uint64_t end, uint64_t *next)
 {
     const struct segments *segments = mover->segments;
@@ -505,7 +513,7 @@ static void plan_gathered(const struct segments *segments, uint64_t length, uint
     scan_plan_lines(segments->plan, axis, dims, ARRAY_COUNT(dims), plan);
 }
 
-/* Plan the scan of a run in place. */
+/* Plan the scan of a run whose segments stay in the tensor. */
 static void plan_run(const struct segments *segments, const struct segment_run *run,
                      struct scan_plan *plan)
 {
@@ -519,7 +527,7 @@ static void plan_run(const struct segments *segments, const struct segment_run *
     scan_plan_lines(whole, axis, dims, (size_t)whole->dims + 1, plan);
 }
 
-/* Returns the scan of a run in place, or, if `gathered`, of its matrix. */
+/* Returns the scan of a run: in the tensor or, if `gathered`, in its matrix. */
 static struct scan_job make_job(const struct segments *segments, const struct segment_run *run,
                                 bool gathered, const struct segments_place *place,
                                 struct scan_plan *plan)
@@ -547,7 +555,7 @@ bool segments_done(const struct segments *segments)
     return segments->scans_done == SEGMENTS_GATHER + segments->run_count;
 }
 
-/* Classes without segments need no scan. */
+/* Skip classes without segments. */
 static void skip_classes(struct segments *segments)
 {
     while (segments->scans_done < SEGMENTS_GATHER &&
@@ -581,7 +589,7 @@ size_t segments_next(struct segments *segments, const struct segments_place *pla
         segments->jobs[count] = next_job(segments, place, &segments->plans[count]);
         const uint64_t more = segments->plans[count].elements;
         if (count > 0 && (more > most || sum > most - more)) {
-            break; /* the scan is the first of the next round */
+            break; /* this scan begins the next round */
         }
         sum += more;
         count++;

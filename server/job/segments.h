@@ -1,20 +1,20 @@
-/* A tensor whose axis is cut into segments (the attribute offsets), as scans of ordinary shape.
- * Segments of the same length are the lines of one matrix, so kernels need no code for segments:
+/* A tensor whose axis is cut into segments (the attribute `offsets`) is computed as scans of
+ * ordinary shape. Segments of the same length are the lines of one matrix, so kernels need no
+ * code for segments:
  *
- *   long     neighbours of one length, SEGMENTS_GATHER elements or more together, are scanned in
- *            place: one matrix of the tensor
- *   short    all others of one length are gathered into one matrix beside the tensor, which is
- *            scanned there, and their sums are scattered to the output
+ *   long     adjacent segments of equal length with at least SEGMENTS_GATHER elements together
+ *            are scanned in place, as one matrix in the tensor
+ *   short    all other segments of equal length are gathered into one matrix outside the
+ *            tensor; the matrix is scanned, and the sums are scattered to the output
  *
  *     tensor    | aa | bbb | cc | dddddddddddd.... | ee | f |
  *     gathered  [ aa  cc  ee ] [ bbb ] [ f ]            and the d are scanned in place
  *
- * All scans of a round (segments_next()) are one launch: the pieces of one table (kernels/batch.c).
- * With an initial value every segment is gathered, and the value is an additional element before
- * it.
+ * All scans of a round (segments_next()) run in one launch (kernels/batch.c). With an initial
+ * value every segment is gathered, with the value as an additional first element.
  *
- * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE: the
- * work was given up. Thread: the owner of the request. */
+ * Segments are gathered and scattered in steps. Possible failures: OUT_OF_MEMORY; CLIENT_GONE:
+ * the work was given up. Thread: the owner of the request. */
 #ifndef TALLY_SERVER_SEGMENTS_H
 #define TALLY_SERVER_SEGMENTS_H
 
@@ -23,19 +23,20 @@
 #include "proto/scan_call.h"
 
 enum {
-    SEGMENTS_GATHER = 512, /* least elements of neighbours that have a scan of their own */
-    SEGMENTS_LAUNCH = 256  /* most scans of a launch */
+    SEGMENTS_GATHER = 512, /* fewest elements of adjacent segments that have their own scan */
+    SEGMENTS_LAUNCH = 256  /* maximum number of scans of a launch */
 };
 
-struct segments; /* opaque: the scans, and their progress */
+struct segments; /* opaque: the scans and their progress */
 
-/* Returns the most bytes that segments_create() allocates. The plan is that of the whole tensor,
- * and has elements. */
+/* Returns the maximum number of bytes that segments_create() allocates. Requires the plan of
+ * the whole tensor, with elements. */
 uint64_t segments_memory_bytes(const struct scan_desc *desc, const struct scan_plan *plan);
-/* Returns the most elements that are gathered; UINT64_MAX: they exceed INT64_MAX bytes. */
+/* Returns the maximum number of elements that are gathered; UINT64_MAX: their size exceeds
+ * INT64_MAX bytes. */
 uint64_t segments_gathered_most(const struct scan_desc *desc, const struct scan_plan *plan);
 
-/* Find the scans. The offsets have been checked. `call` and `plan` are borrowed until
+/* Find the scans. Requires valid offsets. `call` and `plan` are borrowed until
  * segments_destroy().
  * err   OUT_OF_MEMORY, CLIENT_GONE */
 MUST_CHECK enum status segments_create(const struct scan_call *call,
@@ -46,8 +47,8 @@ void segments_destroy(struct segments *segments); /* NULL is fine */
 /* Returns the number of elements that are gathered, with the space between matrices. */
 uint64_t segments_gathered(const struct segments *segments);
 
-/* segments_gather() copies the short segments of the tensor to their matrices, segments_scatter()
- * copies their sums to the output.
+/* segments_gather() copies the short segments of the tensor to their matrices,
+ * segments_scatter() copies their sums to the output.
  * err   CLIENT_GONE */
 MUST_CHECK enum status segments_gather(const struct segments *segments, const void *input,
                                        void *gathered, struct error *err);
@@ -62,7 +63,7 @@ struct segments_place {
     size_t gathered_offset;
 };
 
-/* Get the scans of the next round: at most `most` elements together, or one longer scan.
+/* Get the scans of the next round. A round has at most `most` elements, or one longer scan.
  * out   *jobs      valid until the next call, or segments_destroy()
  *       *elements  sum over all jobs
  * returns the number of jobs; 0 after the last round */

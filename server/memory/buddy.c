@@ -1,6 +1,6 @@
-/* Buddy allocation. A block of order k has BUDDY_MIN_BYTES << k bytes and begins at a multiple of
- * its size. Two halves of one block ("buddies") are merged when both are free. A block is
- * identified by the number of its first leaf (a leaf has BUDDY_MIN_BYTES). */
+/* Buddy allocation. A block of order k has BUDDY_MIN_BYTES << k bytes and begins at a multiple
+ * of its size. Two halves of one block ("buddies") are merged when both are free. A leaf has
+ * BUDDY_MIN_BYTES; the number of the first leaf identifies a block. */
 #include "server/memory/buddy.h"
 
 #include <assert.h>
@@ -18,7 +18,7 @@ enum leaf_state {
     LEAF_TAKEN
 };
 
-/* One per leaf; meaningful for the first leaf of a block. */
+/* One record per leaf, valid for the first leaf of a block. */
 struct leaf {
     LIST_ENTRY(leaf) free; /* link of the free list of its order */
     uint8_t order;
@@ -64,7 +64,7 @@ struct buddy *buddy_create(size_t bytes)
         return NULL;
     }
     buddy->top_order = top;
-    set_free(buddy, 0, top); /* the other lists are empty: all zeroes */
+    set_free(buddy, 0, top); /* the other lists are empty, because the memory is zeroed */
     return buddy;
 }
 
@@ -88,7 +88,7 @@ bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset)
     set_used(block, LEAF_TAKEN);
     while (order > wanted) {
         order--;
-        set_free(buddy, leaf + (UINT32_C(1) << order), order); /* keep the lower half */
+        set_free(buddy, leaf + (UINT32_C(1) << order), order); /* allocate the lower half */
     }
     block->order = (uint8_t)wanted;
     *offset = (size_t)leaf * BUDDY_MIN_BYTES;
@@ -117,5 +117,5 @@ bool buddy_give(struct buddy *buddy, size_t offset)
 
 bool buddy_unused(const struct buddy *buddy)
 {
-    return !LIST_EMPTY(&buddy->free[buddy->top_order]); /* all halves have joined */
+    return !LIST_EMPTY(&buddy->free[buddy->top_order]); /* all halves have been merged */
 }

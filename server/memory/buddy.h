@@ -1,6 +1,6 @@
-/* A buddy allocator for the shared slabs of memory.c. It allocates offsets in a range and never
- * accesses the slab, so that its records are not next to the bytes of clients. Thread: one at a
- * time. */
+/* A buddy allocator for the shared slabs of memory.c. The allocator allocates offsets in a
+ * range and never accesses the slab, so that its records are not next to the bytes of clients.
+ * Thread: one at a time. */
 #ifndef TALLY_SERVER_BUDDY_H
 #define TALLY_SERVER_BUDDY_H
 
@@ -13,12 +13,13 @@ enum {
     BUDDY_MIN_BYTES = 1024
 };
 
-/* bytes: length of the range, BUDDY_MIN_BYTES times a power of two. Returns NULL without memory. */
+/* bytes: length of the range, BUDDY_MIN_BYTES times a power of two. Returns NULL without
+ * memory. */
 struct buddy *buddy_create(size_t bytes);
 void buddy_destroy(struct buddy *buddy); /* NULL is fine */
 
-/* Allocate a block of at least bytes > 0, preferably one that was freed last. Returns false if none
- * is free. */
+/* Allocate a block of at least `bytes` (more than 0), preferably a block that was freed
+ * recently. Returns false if there is no free block. */
 bool buddy_take(struct buddy *buddy, size_t bytes, size_t *offset);
 /* Free a block of buddy_take(). Returns buddy_unused(). */
 bool buddy_give(struct buddy *buddy, size_t offset);

@@ -1,16 +1,17 @@
-/* Two kinds of slabs.
+/* There are two kinds of slabs.
  *
- * Shared: a few slabs, from which a buddy allocator cuts small blocks of all sizes. The first slab
- * with room is used first, so that requests that wait together mostly have one slab and share a
- * launch. Own: a large block has a slab of its own. Its size is rounded up in steps of an eighth of
- * a power of two, so that the next request of about that size can reuse the slab, whose pages the
- * system has already allocated (page faults cost more than the scan).
+ * Shared slabs: a buddy allocator cuts small blocks of all sizes from a few slabs. The first
+ * slab with room is used, so that requests that wait together mostly use the same slab and can
+ * share a launch. Own slabs: each large block has its own slab. The size of the slab is rounded
+ * up in steps of an eighth of a power of two, so that the next request of about the same size
+ * can reuse the slab. The system has already allocated the pages of a reused slab; page faults
+ * would cost more than the scan.
  *
- * Idle own slabs are kept in a list, latest first. They are evicted after keep_ms, or when the
- * total would exceed the budget. A thread of this module unmaps evicted slabs, because that takes
- * milliseconds. If a GPU is open, the thread replaces idle slabs by pinned ones, from which the GPU
- * transfers without a copy: so the first tensor of a size is copied on its way, and later ones are
- * not. System calls are made outside the lock. */
+ * Idle own slabs are kept in a list, latest first. Slabs are evicted after keep_ms, or when the
+ * total would exceed the budget. A thread of this module unmaps evicted slabs, because
+ * unmapping takes milliseconds. If a GPU is open, the thread replaces idle slabs by pinned
+ * ones, from which the GPU transfers without an additional copy. So only the first tensor of a
+ * size is copied before its transfer. System calls are made outside the lock. */
 #include "server/memory/memory.h"
 
 #include "proto/byte_size.h"
@@ -36,27 +37,28 @@
 
 enum {
     OWN_OFFSET = SLAB_ALIGN, /* offset of the usable bytes in an own slab: page-aligned */
-    SHARED_MAX = 4096,       /* most shared slabs */
-    KEPT_PART = 16,          /* part of the budget that is kept for small requests: 1/16, */
-    KEPT_MOST = 64 << 20,    /* at most so many bytes */
-    PINNED_PART = 2,         /* at most so much of the budget is pinned: 1/2 */
-    UNMAP_PIECE = 16 << 20   /* bytes unmapped at a time, while mmap() of other threads waits */
+    SHARED_MAX = 4096,       /* maximum number of shared slabs */
+    KEPT_PART = 16,          /* 1/16 of the budget is kept for small requests */
+    KEPT_MOST = 64 << 20,    /* maximum number of bytes that are kept for small requests */
+    PINNED_PART = 2,         /* at most 1/2 of the budget is pinned */
+    /* bytes unmapped at a time; mmap() of other threads waits during this */
+    UNMAP_PIECE = 16 << 20
 };
 
-/* A slab that several blocks share. memory_block.bin is 1 + the index of the slab in shared[], or 0 if
- * the block has a slab of its own. */
+/* A slab that several blocks share. memory_block.bin is 1 + the index of the slab in shared[];
+ * it is 0 if the block has its own slab. */
 struct shared_slab {
     struct slab *slab; /* owned; NULL: the entry is free */
     struct buddy *buddy;
     uint64_t unused_since_ns; /* valid while no block is allocated from the slab */
 };
 
-/* A slab of a single large block that has been freed; it is kept for the next large block. */
+/* A slab whose single large block has been freed. The slab is kept for the next large block. */
 struct idle_slab {
     struct slab *slab; /* owned */
     size_t touched;    /* as in struct memory_block */
     uint64_t since_ns;
-    struct idle_slab *next; /* less recently used */
+    struct idle_slab *next; /* next slab of the list, used less recently */
 };
 
 struct memory {
@@ -64,12 +66,13 @@ struct memory {
     atomic_uint_fast64_t reserved;      /* bytes of the budget reserved by requests */
     atomic_uint_fast64_t committed;     /* bytes reserved or promised */
     atomic_uint_fast64_t refused_ns;    /* time of the last refusal; 0: none, or forgotten */
-    atomic_uint_fast64_t refused_bytes; /* bytes that the refused request needed in all */
-    atomic_uint_fast64_t refused_limit; /* bytes of the part of the budget that it could use */
-    pthread_mutex_t lock;               /* guards the fields below */
-    size_t shared_count;                /* number of entries of shared[] ever used */
-    struct idle_slab *idle;             /* owned list, most recently used first */
-    struct idle_slab *evicted;          /* owned list of slabs to unmap, not in slab_bytes */
+    atomic_uint_fast64_t refused_bytes; /* total bytes that the refused request needed */
+    /* part of the budget, in bytes, that the refused request could use */
+    atomic_uint_fast64_t refused_limit;
+    pthread_mutex_t lock;      /* guards the fields below */
+    size_t shared_count;       /* number of entries of shared[] that have ever been used */
+    struct idle_slab *idle;    /* owned list, most recently used first */
+    struct idle_slab *evicted; /* owned list of slabs to unmap, not in slab_bytes */
     bool stopping;
     bool unpinnable; /* a driver has refused pinned memory */
     uint64_t slab_bytes;
@@ -100,7 +103,8 @@ static void destroy_idle(struct idle_slab *idle)
     }
 }
 
-/* Hand a list of slabs, already subtracted from slab_bytes, to the unmapping thread. */
+/* Hand a list of slabs to the unmapping thread. The slabs are already subtracted from
+ * slab_bytes. */
 static void unmap_later(struct memory *memory, struct idle_slab *first)
 {
     if (first == NULL) {
@@ -128,8 +132,8 @@ static void unmap_slab(struct slab *slab)
     destroy_slab(slab);
 }
 
-/* Remove and return the most recently used idle slab that is to be pinned; NULL: there is none.
- * Thread: a holder of the lock. */
+/* Remove and return the most recently used idle slab that should be pinned; NULL: there is
+ * none. Thread: a holder of the lock. */
 static struct idle_slab *pick_unpinned(struct memory *memory)
 {
     const uint64_t most = memory->options.budget_bytes / PINNED_PART;
@@ -148,8 +152,8 @@ static struct idle_slab *pick_unpinned(struct memory *memory)
     return NULL;
 }
 
-/* Replace a slab that was removed from the list by a pinned one. Thread: a holder of the lock, which
- * is released meanwhile. */
+/* Replace a slab that was removed from the list by a pinned one. Thread: a holder of the lock;
+ * the lock is released in the meantime. */
 static void pin_idle(struct memory *memory, struct idle_slab *idle)
 {
     MUST(pthread_mutex_unlock(&memory->lock));
@@ -159,12 +163,13 @@ static void pin_idle(struct memory *memory, struct idle_slab *idle)
     idle->touched = bytes - OWN_OFFSET;
     MUST(pthread_mutex_lock(&memory->lock));
     if (idle->slab == NULL) {
-        memory->unpinnable = slab_can_pin(); /* else the GPU was closed meanwhile */
+        /* if slab_can_pin() is false, the GPU was closed in the meantime */
+        memory->unpinnable = slab_can_pin();
         free(idle);
         return;
     }
     memory->slab_bytes += slab_bytes(idle->slab);
-    idle->since_ns = clock_now_ns(); /* the list is in the order of these times */
+    idle->since_ns = clock_now_ns(); /* the list is ordered by these times */
     idle->next = memory->idle;
     memory->idle = idle;
 }
@@ -261,9 +266,10 @@ enum status memory_never_fits(const struct memory *memory, uint64_t bytes, struc
         need, whole, kept);
 }
 
-/* Commit *committed bytes: `bytes`, or up to `lack` bytes fewer if there is no room for all below
- * the limit. Returns false, and commits nothing, if even these do not fit. *left: bytes that were
- * free. */
+/* Commit `bytes` bytes, or as many as are free below the limit, but at least `bytes - lack`.
+ * Returns false and commits nothing if fewer are free.
+ * out   *committed   number of committed bytes
+ *       *left        number of bytes that were free before */
 static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, uint64_t limit,
                         uint64_t *committed, uint64_t *left)
 {
@@ -278,7 +284,7 @@ static bool commit_most(struct memory *memory, uint64_t bytes, uint64_t lack, ui
     return true;
 }
 
-/* Record for memory_pressed() that a request which needs `bytes` in all was refused. */
+/* Record for memory_pressed() that a request was refused; `bytes` is its total need. */
 static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t limit)
 {
     if (bytes <= limit) {
@@ -288,8 +294,8 @@ static void remember_refusal(struct memory *memory, uint64_t bytes, uint64_t lim
     }
 }
 
-/* A request has got `bytes` in all: if the last refused request needed no more, forget the
- * refusal. */
+/* Forget the last refusal if a request now has as many bytes (`bytes` in total) as the refused
+ * request needed. */
 static void forget_refusal(struct memory *memory, uint64_t bytes)
 {
     if (atomic_load_explicit(&memory->refused_ns, memory_order_relaxed) != 0 &&
@@ -455,7 +461,8 @@ static enum status no_slab(struct error *err)
 static enum status take_small(struct memory *memory, size_t bytes, struct memory_block *block,
                               struct error *err)
 {
-    for (;;) { /* other threads may use up a new slab before this one gets a block */
+    /* repeat, because other threads may use up a new slab before this one gets a block */
+    for (;;) {
         if (take_shared(memory, bytes, block)) {
             return STATUS_OK;
         }
@@ -478,8 +485,8 @@ static uint64_t own_slab_bytes(size_t bytes)
     return round_up(need, step);
 }
 
-/* Remove and return the most recently used idle slab that is large enough and at most 1/4 too
- * large. */
+/* Remove and return the most recently used idle slab that is large enough and exceeds the need
+ * by at most 1/4. */
 static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
 {
     HOLD_LOCK(&memory->lock);
@@ -494,9 +501,9 @@ static struct idle_slab *pick_idle(struct memory *memory, uint64_t need)
     return NULL;
 }
 
-/* Remove and return the idle slabs that are unused since before_ns or earlier, and, in the order of
- * their last use, as many others as are in excess of the budget with `need` more bytes; need 0:
- * none. */
+/* Remove and return the end of the list of idle slabs: all slabs that are unused since
+ * before_ns or earlier, and so many further ones that `need` more bytes fit into the budget.
+ * need 0: no further ones. */
 static struct idle_slab *cut_idle(struct memory *memory, uint64_t before_ns, uint64_t need)
 {
     HOLD_LOCK(&memory->lock);
@@ -619,8 +626,8 @@ size_t memory_untouch(struct memory_block *block, size_t from, size_t to)
     return end - first;
 }
 
-/* Returns a record for a slab that becomes idle now. Without memory the slab is destroyed, and the
- * result is NULL. */
+/* Returns a record for a slab that becomes idle now. Without memory the function destroys the
+ * slab and returns NULL. */
 static struct idle_slab *idle_record(struct slab *slab, size_t touched)
 {
     struct idle_slab *idle = malloc(sizeof *idle);
@@ -660,8 +667,8 @@ void memory_give(struct memory *memory, struct memory_block *block)
     *block = (struct memory_block){0};
 }
 
-/* Remove a shared slab that is unused since before_ns or earlier, but never the first. Returns
- * false if there is none. */
+/* Remove a shared slab that is unused since before_ns or earlier, but never the first slab.
+ * Returns false if there is none. */
 static bool cut_shared_before(struct memory *memory, uint64_t before_ns,
                               struct shared_slab *cut)
 {

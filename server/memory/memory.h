@@ -1,6 +1,7 @@
-/* Memory for tensors: one global budget, from which requests reserve bytes, and blocks, which are
- * ranges of slabs (memory.c). Every block begins on a 64-byte boundary. The MEMORY_HEADROOM bytes
- * before a block belong to it, too: an answer's head is copied there, in front of the payload.
+/* Memory for tensors: one global budget, from which requests reserve bytes, and blocks, which
+ * are ranges of slabs (memory.c). Every block begins on a 64-byte boundary. The MEMORY_HEADROOM
+ * bytes before a block belong to it, too; the head of an answer is copied there, in front of
+ * the payload.
  * Thread: any. */
 #ifndef TALLY_SERVER_MEMORY_H
 #define TALLY_SERVER_MEMORY_H
@@ -43,61 +44,65 @@ MUST_CHECK enum status memory_create(const struct memory_options *options, struc
                                      struct error *err);
 void memory_destroy(struct memory *memory); /* no block is in use; NULL is fine */
 
-/* Create the first shared slab, which is never unmapped: no request can be served without it. */
+/* Create the first shared slab. This slab is never unmapped, because no request can be served
+ * without it. */
 MUST_CHECK enum status memory_prepare(struct memory *memory, struct error *err);
 
 uint64_t memory_budget(const struct memory *memory);
 
-/* Reserve bytes of the budget. They may be released in any number of parts.
- * held   bytes that are reserved or promised for the same request, which ends if these are refused
+/* Reserve bytes of the budget. The bytes may be released in any number of parts.
+ * held   bytes already reserved or promised for the same request; the request ends if `bytes`
+ *        are refused
  * err    OUT_OF_MEMORY: too few bytes are free; TOO_LARGE: the budget is less than held + bytes */
 MUST_CHECK enum status memory_reserve(struct memory *memory, uint64_t held, uint64_t bytes,
                                       struct error *err);
 void memory_release(struct memory *memory, uint64_t bytes);
 
-/* A large request gets a promise of all the memory that it may need before it begins (admission.h),
- * and reserves it as it uses it. Promised bytes are not available to others, but do not count as
- * reserved. A part of the budget is never promised: it is kept for small requests. */
+/* Before a large request begins (admission.h), all memory that it may need is promised; the
+ * request reserves the memory when it uses it. Promised bytes are not available to other
+ * requests, but do not count as reserved. A part of the budget is never promised, because it is
+ * kept for small requests. */
 uint64_t memory_budget_large(const struct memory *memory); /* the part that may be promised */
 uint64_t memory_committed(const struct memory *memory);    /* bytes promised or reserved */
-/* Promise *promised bytes: `bytes`, or up to `lack` bytes fewer if no more are free. Returns false
- * if even these are not free. */
+/* Promise `bytes` bytes, or as many as are free, but at least `bytes - lack`. Returns false and
+ * promises nothing if fewer are free. *promised: the number of promised bytes. */
 MUST_CHECK bool memory_promise(struct memory *memory, uint64_t bytes, uint64_t lack,
                                uint64_t *promised);
 void memory_unpromise(struct memory *memory, uint64_t bytes);
 /* Reserve bytes that were promised. */
 void memory_draw(struct memory *memory, uint64_t bytes);
 
-/* Set the TOO_LARGE error of memory_reserve() for a request that needs so many bytes. */
+/* Set the TOO_LARGE error of memory_reserve() for a request that needs `bytes` bytes. */
 MUST_CHECK enum status memory_never_fits(const struct memory *memory, uint64_t bytes,
                                          struct error *err);
 
-/* Returns the bytes that must become free for the last request that memory_reserve() or
- * memory_promise() refused because others hold the memory. A request that memory_reserve() refused
- * has ended, so it needs the bytes that it held, too. Returns 0 if neither has refused a request
- * since since_ns, if enough bytes are free now, or if a request has got as many bytes since the
- * refusal. */
+/* Returns the number of bytes that other requests must release so that the last refused request
+ * (memory_reserve(), memory_promise()) would fit. The need of a request that memory_reserve()
+ * refused includes the bytes that it held, because it has ended and released them. Returns 0 in
+ * three cases: no request was refused since since_ns; enough bytes are free now; a request has
+ * got as many bytes since the refusal. */
 uint64_t memory_pressed(const struct memory *memory, uint64_t since_ns);
 
-/* Allocate a block of at least `bytes` (0 is fine); the caller reserves bytes before it writes to
- * them. The content is undefined, and may be that of another client: callers overwrite or zero all
- * bytes that they send. */
+/* Allocate a block of at least `bytes` (0 is fine). The caller reserves bytes of the budget
+ * before it writes to them. The content is undefined, and may be data of another client:
+ * callers overwrite or zero all bytes that they send. */
 MUST_CHECK enum status memory_take(struct memory *memory, size_t bytes,
                                    struct memory_block *block, struct error *err);
 void memory_give(struct memory *memory, struct memory_block *block); /* NULL slab is fine */
 
-/* Enlarge a large block and keep its content; its address may change. Returns false, and changes
- * nothing, if there is no memory or the block is small. Thread: the owner of the block. */
+/* Enlarge a large block and keep its content; its address may change. Returns false and changes
+ * nothing if there is no memory or the block is small. Thread: the owner of the block. */
 MUST_CHECK bool memory_extend(struct memory *memory, struct memory_block *block, size_t bytes);
 
-/* Make the system allocate the pages of the usable bytes [from, end); 2 MiB take from 0.1 to 7 ms.
- * The bytes are not changed; other threads may write to the block at the same time. The owner of
- * the block updates block->touched. Thread: any; several may touch one block. */
+/* Make the system allocate the pages of the usable bytes [from, end); this takes 0.1 to 7 ms
+ * for 2 MiB. The bytes do not change, and other threads may write to the block at the same
+ * time. The owner of the block updates block->touched. Thread: any; several may touch one
+ * block. */
 void memory_touch(const struct memory_block *block, size_t from, size_t end);
 
-/* Return the whole pages between two offsets of a large block to the system; they read as zeroes
- * after that. Returns their number of bytes; 0: the slab is pinned, or the system refuses. Thread: the
- * owner of the block. */
+/* Return the whole pages between two offsets of a large block to the system; the pages read as
+ * zeroes after that. Returns the number of returned bytes; 0: the slab is pinned, or the system
+ * refuses. Thread: the owner of the block. */
 size_t memory_untouch(struct memory_block *block, size_t from, size_t to);
 
 /* Unmap slabs that have been unused for keep_ms; call this about every second. */

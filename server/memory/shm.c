@@ -1,5 +1,5 @@
-/* The table of registered regions and the copies from and to regions; see shm.h. Locks:
- * registry->lock guards the table; a region is immutable except its count of users. */
+/* The table of registered regions and the copies from and to regions; see shm.h. registry->lock
+ * guards the table. A region is immutable except for its count of users. */
 #include "server/memory/shm.h"
 
 #include "server/base/machine.h"
@@ -19,13 +19,13 @@
 
 enum {
     COPY_AT_ONCE = 1 << 20, /* bytes copied between two steps */
-    FREE_AT_ONCE = 8 << 20  /* most bytes of objects that the calling thread frees; 2 ms */
+    FREE_AT_ONCE = 8 << 20  /* maximum bytes of objects that the calling thread frees; 2 ms */
 };
 
 struct shm_region {
-    atomic_uint users; /* number of references; the table has one */
+    atomic_uint users; /* number of references; the table holds one of them */
     int fd;            /* owned */
-    dev_t device;      /* with inode: identity of the object; set for zero copy only */
+    dev_t device;      /* with inode: identity of the object; only set for zero copy */
     ino_t inode;
     struct shm_map *map; /* owned; NULL: windows are copied */
     struct kserve_shm_region info;
@@ -34,7 +34,7 @@ struct shm_region {
 
 struct shm_registry {
     struct shm_options options;
-    pthread_mutex_t lock;         /* guards the rest */
+    pthread_mutex_t lock;         /* guards the fields below */
     size_t count;                 /* number of regions */
     struct shm_region *regions[]; /* max_regions entries; the table has a reference to each */
 };
@@ -63,8 +63,8 @@ void shm_destroy(struct shm_registry *registry)
     free(registry);
 }
 
-/* A key is ^/?[A-Za-z0-9._-]{1,254}$, but no dot file (so neither "." nor "..") and no
- * semaphore. */
+/* A key matches ^/?[A-Za-z0-9._-]{1,254}$. It must not name a dot file (so "." and ".." are
+ * excluded) or a semaphore. */
 static enum status check_key(const struct shm_registry *registry, const char *key,
                              struct error *err)
 {
@@ -113,13 +113,14 @@ static enum status open_error(int code, struct error *err)
     }
 }
 
-/* Open the object. It must be a regular file of the server's user, and contain the region. */
+/* Open the object, which must be a regular file of the server's user and contain the region. */
 static enum status open_object(const struct shm_registry *registry, struct shm_region *entry,
                                struct error *err)
 {
     const struct kserve_shm_region *region = &entry->info;
     struct stat info;
-    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; O_NONBLOCK: never wait on a FIFO. */
+    /* shm_open() itself adds O_NOFOLLOW and O_CLOEXEC; with O_NONBLOCK it never waits for a
+     * FIFO. */
     entry->fd = shm_open(region->key, O_RDWR | O_NONBLOCK, 0);
     if (entry->fd < 0) {
         return open_error(errno, err);
@@ -227,8 +228,9 @@ static void *free_thread(void *arg)
     return NULL;
 }
 
-/* The last close of an unlinked object frees its pages, which takes a quarter of a second for each
- * GiB; an unmap takes a tenth of that. Returns true if an HTTP thread must not wait for it. */
+/* The last close of an unlinked object frees its pages, which takes a quarter of a second for
+ * each GiB; an unmap takes a tenth of this time. Returns true if an HTTP thread must not wait
+ * for this. */
 static bool take_long_to_free(const struct shm_region *first)
 {
     uint64_t blocks = 0;
@@ -241,8 +243,8 @@ static bool take_long_to_free(const struct shm_region *first)
     return blocks > FREE_AT_ONCE / S_BLKSIZE;
 }
 
-/* Free a list of regions in the calling thread, or in a temporary one if that takes long. NULL is
- * fine. */
+/* Free a list of regions, in the calling thread, or in a temporary thread if this takes long.
+ * NULL is fine. */
 static void free_or_defer(struct shm_region *first)
 {
     struct error ignored = ERROR_INIT;
@@ -255,7 +257,7 @@ static void free_or_defer(struct shm_region *first)
     }
 }
 
-/* Give a reference back. Returns true if it was the last. */
+/* Release a reference. Returns true if it was the last one. */
 static bool drop_reference(struct shm_region *region)
 {
     return atomic_fetch_sub(&region->users, 1) == 1;
@@ -292,7 +294,8 @@ struct shm_amount shm_unregister(struct shm_registry *registry, const char *name
     return amount;
 }
 
-/* Check that the region contains the window, and that the object still has its bytes. */
+/* Check that the region contains the window, and that the object still has the bytes of the
+ * window. */
 static enum status check_window(const struct shm_region *region,
                                 const struct shm_window *window, struct error *err)
 {
@@ -362,7 +365,8 @@ enum shm_overlap shm_overlap(const struct shm_region *a, const struct shm_window
                              uint64_t a_bytes, const struct shm_region *b,
                              const struct shm_window *b_window, uint64_t b_bytes)
 {
-    uint64_t a_begin = a->info.offset + a_window->offset; /* both checked against the object */
+    /* no overflow: both sums were checked against the size of the object */
+    uint64_t a_begin = a->info.offset + a_window->offset;
     uint64_t b_begin = b->info.offset + b_window->offset;
     if (a->device != b->device || a->inode != b->inode || a_begin + a_bytes <= b_begin ||
         b_begin + b_bytes <= a_begin) {
@@ -382,7 +386,7 @@ enum status shm_verify(const struct shm_region *region, const struct shm_window 
     return check_window(region, window, err);
 }
 
-/* A copy from the window (to) or to the window (from); the other pointer is NULL. */
+/* A copy from the window to `to`, or from `from` to the window; the other pointer is NULL. */
 struct transfer {
     char *to;
     const char *from;

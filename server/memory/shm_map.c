@@ -1,6 +1,7 @@
-/* The handler may run at any time in any thread, also while other threads create and destroy maps.
- * It reads a fixed table without a lock; the entry of the map in which a thread faults cannot
- * change, because that thread uses the map. See shm_map.h. */
+/* The maps and the SIGBUS handler; see shm_map.h. The handler may run at any time in any
+ * thread, also while other threads create and destroy maps. The handler reads a fixed table
+ * without a lock. When a thread faults in a map, the table entry of this map cannot change,
+ * because the thread uses the map. */
 #include "server/memory/shm_map.h"
 
 #include "server/base/thread.h"
@@ -13,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Most bytes of addresses of all maps together: far more than memory, far less than the address
- * space. */
+/* Maximum size of the address ranges of all maps together, in bytes: far more than the memory,
+ * far less than the address space. */
 #define SHM_MAP_BYTES_MAX (UINT64_C(16) << 40)
 
 /* The record of a map for the handler. begin is set last and cleared first; writers hold the
@@ -36,19 +37,21 @@ struct shm_map {
 static struct entry table[SHM_MAPS_MAX];
 static struct sigaction previous;
 static const struct sigaction by_default = {.sa_handler = SIG_DFL};
-static atomic_bool passed_on; /* the previous handler was tried: use the default next */
+/* the previous handler was called: use the default handler next */
+static atomic_bool passed_on;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards writes to the table */
 static uint64_t mapped_bytes; /* bytes of all maps in the table; guarded by the lock */
 
 /* ---- the handler: only atomics, sysconf, mmap, sigaction and raise ---- */
 
-/* Returns the end of the map that contains the address; 0: none does. */
+/* Returns the end of the map that contains the address; 0: no map contains it. */
 static uintptr_t end_of_map(uintptr_t address, struct entry **found)
 {
     for (size_t i = 0; i < SHM_MAPS_MAX; i++) {
         uintptr_t begin = atomic_load(&table[i].begin);
         size_t bytes = atomic_load(&table[i].bytes);
-        /* An entry that changed between the two loads is not the one that the thread uses. */
+        /* The map that the thread uses cannot change. So if an entry changed between the two
+         * loads, it is the entry of another map. */
         if (begin != 0 && address >= begin && address - begin < bytes &&
             atomic_load(&table[i].begin) == begin) {
             *found = &table[i];
@@ -58,8 +61,8 @@ static uintptr_t end_of_map(uintptr_t address, struct entry **found)
     return 0;
 }
 
-/* Map zero pages from the page of the address to the end of its map. Returns false if no map has
- * the address. */
+/* Map zero pages from the page of the address to the end of its map. Returns false if no map
+ * contains the address. */
 static bool map_zeroes(uintptr_t address)
 {
     struct entry *entry = NULL;
@@ -82,14 +85,15 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         (void)sigaction(number, atomic_exchange(&passed_on, true) ? &by_default : &previous,
                         NULL);
         if (info->si_code <= 0) {
-            (void)raise(number); /* a process has sent the signal: no fault will repeat it */
+            /* another process has sent the signal, so no fault will repeat it */
+            (void)raise(number);
         }
     }
     errno = saved;
 }
 
-/* Install the handler, unless it is installed: a driver may have replaced it since the last map.
- * Thread: a holder of the lock. */
+/* Install the handler if it is not installed. A driver may have replaced it since the last map
+ * was made. Thread: a holder of the lock. */
 static void install_handler(void)
 {
     struct sigaction action;

@@ -26,4 +26,5 @@ script=$(hash_of script)
 printf '%s; ' "default-src 'none'" "style-src 'sha256-$style'" "script-src 'sha256-$script'" "connect-src 'self'" \
     "img-src data:" "base-uri 'none'" "form-action 'none'" >"$to/csp"
 printf '%s' "frame-ancestors 'none'" >>"$to/csp"
-printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag" # last: the target of the Makefile rule
+# written last, because this file is the target of the Makefile rule
+printf '"%s"' "$(sha256sum <"$page" | cut -c1-32)" >"$to/etag"

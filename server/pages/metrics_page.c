@@ -85,8 +85,8 @@ static void write_histogram(FILE *out, const char *name, const char *label,
     (void)fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close, total);
 }
 
-/* Write every outcome, also with the value 0: a rate does not count the first event of a series
- * that begins with 1. */
+/* Write every outcome, also outcomes with the value 0. A monitoring system that computes a rate
+ * would otherwise miss the first event of a series, because the series would begin with 1. */
 static void write_requests(FILE *out, const struct metrics *metrics)
 {
     write_family(out, "tally_requests_total", "counter", "Requests by route and outcome.");
@@ -144,7 +144,8 @@ static void write_counters(FILE *out, const struct metrics *metrics)
 
 #define MODEL_CELL(member) offsetof(struct metrics_model_cells, member)
 
-/* The nv_ families with a value for each model; offset: of the value in its cells. */
+/* The families nv_... with a value for each model. offset: offset of the value in the cells of
+ * the model. */
 static const struct {
     const char *name;
     const char *help;

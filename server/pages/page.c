@@ -1,4 +1,4 @@
-/* The pages of readiness, devices and links, the console, which the build embeds as a file, and
+/* The pages of readiness, devices and links, the console page, which is an embedded file, and
  * functions for pages with a constant text. Failure: none. */
 #include "server/pages/page.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 EMBED(console_text, "server/pages/console.html");
-EMBED(console_etag, "build/console/etag"); /* written by console.sh, as is the next */
+EMBED(console_etag, "build/console/etag"); /* console.sh writes this file and the next one */
 EMBED(console_csp, "build/console/csp");
 
 void page_fixed(struct page *page, const char *text)
@@ -51,7 +51,7 @@ enum status page_readyz(const struct page_request *request, struct page *page,
 
 /* ---- devices ---- */
 
-/* Write the measured pace for integers and floats. */
+/* Write the measured pace, for integers and for floats. */
 static void put_pace(struct json_writer *w, const struct device_stats *stats)
 {
     static const char *const kinds[] = {[PACE_INTEGERS] = "integers", [PACE_FLOATS] = "floats"};
@@ -67,8 +67,8 @@ static void put_pace(struct json_writer *w, const struct device_stats *stats)
     json_writer_end_object(w);
 }
 
-/* Write why the device took, or did not take, the last request that another device could have
- * computed. */
+/* Write the reason why the device took or declined the last request that another device could
+ * have computed. */
 static void put_choice(struct json_writer *w, const struct dispatch_choice *choice)
 {
     char text[160];
@@ -152,18 +152,18 @@ enum status page_devices(const struct page_request *request, struct page *page,
 
 /* ---- the root: the console for browsers (--console), or the paths of the service ---- */
 
-/* True if If-None-Match names the page: "*" or a list of tags, which may be weak (RFC 9110, 13.1.2:
- * "A recipient MUST use the weak comparison function"). A tag contains no quotes, so the list
- * contains the page's tag if and only if it contains the tag's text. */
+/* True if If-None-Match names the page: "*" or a list of tags, which may be weak (RFC 9110,
+ * 13.1.2: "A recipient MUST use the weak comparison function"). A tag contains no quotes, so a
+ * search for the text of the page's tag (with its quotes) in the list is exact. */
 static bool is_known(const char *if_none_match)
 {
     return if_none_match != NULL &&
            (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, console_etag) != NULL);
 }
 
-/* The Content-Security-Policy allows a browser to run only the
- * page's own style and script, and to send requests only to this server. The page contains no
- * secret, so it needs no token. Its requests are those of any client. */
+/* The Content-Security-Policy allows a browser to run only the style and script of the page
+ * itself, and to send requests only to this server. The page contains no secret, so it needs no
+ * token. Requests from the page are treated like requests of any client. */
 static void show_console(const struct page_request *request, struct page *page)
 {
     static const struct page_field fields[] = {
@@ -179,8 +179,8 @@ static void show_console(const struct page_request *request, struct page *page)
     page->field_count = ARRAY_COUNT(fields);
     page_fixed(page, console_text);
     if (is_known(request->if_none_match)) {
-        /* libmicrohttpd sends no body. The Content-Length of a 304 is that of the page, or absent
-         * (RFC 9110, 8.6). */
+        /* libmicrohttpd sends no body. A 304 has the Content-Length of the page, or none (RFC
+         * 9110, 8.6). */
         page->http_status = PAGE_NOT_MODIFIED;
     }
 }

@@ -1,4 +1,4 @@
-/* A page: an answer without a tensor, which the loop makes itself (health, metadata, metrics).
+/* A page is an answer without a tensor that the loop makes itself (health, metadata, metrics).
  * A page function does not depend on the HTTP library. It must not block and should take
  * microseconds. Thread: the loop that owns the request. */
 #ifndef TALLY_SERVER_PAGE_H
@@ -16,7 +16,7 @@ struct server;
 
 enum {
     PAGE_SEGMENTS = 2,
-    PAGE_NOT_MODIFIED = 304 /* http_status */
+    PAGE_NOT_MODIFIED = 304 /* value of page.http_status */
 };
 
 struct page_request {
@@ -35,9 +35,9 @@ struct page_field {
 
 struct page {
     unsigned http_status;     /* 200 by default */
-    bool try_again;           /* the answer may change soon: it has Retry-After */
+    bool try_again;           /* the answer may change soon, so it has Retry-After */
     const char *content_type; /* static; application/json by default */
-    /* The body is in one of these; in none of them: it is empty. */
+    /* One of these fields has the body; if none is set, the body is empty. */
     struct json_writer json;
     char *text;                      /* owned by the caller (free()) */
     const char *fixed;               /* static */
@@ -46,7 +46,7 @@ struct page {
     size_t field_count;
 };
 
-/* out   *page has the defaults; after a failure the error is the answer */
+/* out   *page has the defaults; after a failure the error becomes the answer */
 typedef enum status page_function(const struct page_request *request, struct page *page,
                                   struct error *err);
 

@@ -1,7 +1,7 @@
-/* The table of pages, one row for each path. "{}" stands for one segment of a path. A row gives
- * the route (server/http/routes.c), the declaration of the page's function, if it has one
- * (page.h), and a path of the OpenAPI document: the build fails if no fragment describes the
- * path (proto/openapi/make_openapi.c). */
+/* The table of pages, one row for each path. "{}" stands for one segment of a path. A row
+ * defines the route (server/http/routes.c), the declaration of the page's function, if there is
+ * one (page.h), and a path of the OpenAPI document. The build fails if no fragment describes
+ * the path (proto/openapi/make_openapi.c). */
 #ifndef TALLY_SERVER_PAGE_TABLE_H
 #define TALLY_SERVER_PAGE_TABLE_H
 
@@ -17,8 +17,8 @@
 
 /*   PAGE      the first path of a page function
  *   ALSO      another path of the same function
- *   FIXED     a page with this status and constant text; Triton answers 503 for a feature that is
- *             switched off
+ *   FIXED     a page with this status and constant text; Triton answers 503 for a feature that
+ *             is switched off
  * methods     ROUTE_ (server/http/routes.h)
  * scope       ROUTE_SCOPE_ (routes.h): the scope that a token needs, if tokens are used
  * counted_as  METRICS_ROUTE_ (server/base/metrics.h) */

@@ -1,6 +1,7 @@
-/* Pages of the Open Inference Protocol: each reads figures of the service, and proto/kserve_pages.c
- * writes the page. Failure modes: an unknown model, version or region (404), no memory (503), parts
- * that are switched off or missing (501, 503), shared memory of a remote client (403). */
+/* The pages of the Open Inference Protocol. Each function reads figures of the service, and
+ * proto/kserve_pages.c writes the page. Failure modes: an unknown model, version or region
+ * (404); no memory (503); a feature that is switched off or missing (501, 503); shared memory
+ * of a remote client (403). */
 #include "server/pages/page.h"
 
 #include "proto/kserve_pages.h"
@@ -103,7 +104,7 @@ static struct kserve_model_stats *read_stats(const struct metrics *metrics, stru
     return stats;
 }
 
-/* Answer the statistics of one model, or of all if the path names none. */
+/* Answer with the statistics of one model, or of all models if the path names none. */
 enum status page_v2_stats(const struct page_request *request, struct page *page,
                           struct error *err)
 {
@@ -167,7 +168,7 @@ enum status page_v2_shm_status(const struct page_request *request, struct page *
 enum status page_v2_shm_register(const struct page_request *request, struct page *page,
                                  struct error *err)
 {
-    (void)page; /* an empty 200 */
+    (void)page; /* an answer 200 without a body */
     struct kserve_shm_region region;
     if (request->server->shm == NULL) {
         return error_set(err, STATUS_UNSUPPORTED,
@@ -183,8 +184,8 @@ enum status page_v2_shm_register(const struct page_request *request, struct page
     return STATUS_OK;
 }
 
-/* Succeed also if there is nothing to unregister: clients unregister old regions when they
- * start. */
+/* Succeed even if there is no region to unregister, because clients unregister old regions when
+ * they start. */
 enum status page_v2_shm_unregister(const struct page_request *request, struct page *page,
                                    struct error *err)
 {

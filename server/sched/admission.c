@@ -1,7 +1,7 @@
 /* One line of waiting requests, the sums over requests that have begun, and the factor by which
  * requests are slower than estimated; the rules are in admission.h. Every change ends in
- * admit_and_unlock(), which collects the admitted requests under the lock and posts them after the
- * unlock. */
+ * admit_and_unlock(), which collects the admitted requests under the lock and posts them after
+ * the unlock. */
 #include "server/sched/admission.h"
 
 #include "server/base/clock.h"
@@ -16,9 +16,11 @@
 #include <stdlib.h>
 
 enum {
-    CLASS = LINE_CLASSES - 1, /* the only class of its line */
+    CLASS = LINE_CLASSES - 1, /* the only class of the admission line */
     OVERTAKING_PART = 8,      /* overtaking requests may hold 1/8 of the budget */
-    MOST_OVERTAKEN = 16       /* most requests of a client that its other requests overtake */
+    /* maximum number of requests of a client that lack memory and are overtaken by its later
+     * requests */
+    MOST_OVERTAKEN = 16
 };
 
 #define UNBOUNDED UINT64_MAX
@@ -32,23 +34,25 @@ enum {
 struct admission {
     struct memory *memory; /* borrowed */
     uint64_t budget;       /* constant: bytes that may be promised (memory_budget_large()) */
-    uint64_t kept;         /* constant: bytes of the memory budget beyond that */
+    uint64_t kept; /* constant: bytes of the memory budget that are kept for small requests */
     size_t max_waiting;
-    struct line line;       /* its lock guards the fields below, too */
-    uint64_t since_ns;      /* time of the last finish, or of the first place after none */
-    unsigned measured;      /* number of measured finishes, up to ADMISSION_PLACES */
+    struct line line; /* its lock guards the fields below, too */
+    /* time of the last finish, or of the later time at which a request got the only place */
+    uint64_t since_ns;
+    unsigned measured;      /* number of measured finishes, counted up to ADMISSION_PLACES */
     double took_ns;         /* weighted sum of the times of measured finishes */
-    double took_cost_ns;    /* weighted sum of their costs */
+    double took_cost_ns;    /* weighted sum of the costs of measured finishes */
     double slowness;        /* time of a request divided by its cost; 0: not known */
     bool memory_is_lacking; /* a request lacked memory in the last walk through the line */
-    bool place_is_lacking;  /* a request lacked a place in that walk */
+    bool place_is_lacking;  /* a request lacked a place in the last walk through the line */
     /* Sums over requests; count_request() alone changes them. */
-    size_t active;             /* requests that are ACTIVE */
-    size_t working;            /* requests that have begun, do not wait and overtook none */
+    size_t active; /* requests that are ACTIVE */
+    /* requests that have begun, are not in the line and have not overtaken a request */
+    size_t working;
     size_t begun_waiting;      /* requests that have begun and wait for more memory */
     uint64_t waiting_bytes;    /* bytes of the budget that requests in the line hold */
     uint64_t claimed_bytes;    /* claims of all requests */
-    uint64_t overtaking_bytes; /* claims of requests that overtook */
+    uint64_t overtaking_bytes; /* claims of requests that have overtaken others */
     size_t places;             /* requests that have a place */
     size_t placed_clients;     /* clients of requests that have a place */
     uint64_t placed_bytes;     /* claims of requests that have a place */
@@ -93,8 +97,8 @@ static uint64_t held_bytes(const struct request *request)
     return request->memory.reserved_bytes + request->admission.promised_bytes;
 }
 
-/* Add the request to the sums (sign: 1), or subtract it (sign: -1). A change of a request needs
- * both: subtract, change, add. */
+/* Add the request to the sums (sign: 1), or subtract it (sign: -1). Before a request changes,
+ * subtract it; after the change, add it again. */
 static void count_request(struct admission *admission, const struct request *request, int sign)
 {
     const struct admission_hold *hold = &request->admission;
@@ -126,15 +130,15 @@ static void set_waiting(struct admission *admission, struct request *request, bo
     count_request(admission, request, 1);
 }
 
-/* Returns true if the client has no place and fewer than ADMISSION_PLACES clients have one: then it
- * gets a place even if no place is free. */
+/* Returns true if the client has no place and fewer than ADMISSION_PLACES clients have a place.
+ * Such a client gets a place even if other clients use all ADMISSION_PLACES places. */
 static bool is_owed_place(const struct admission *admission, const struct client *client)
 {
     return client->places == 0 && admission->placed_clients < ADMISSION_PLACES;
 }
 
-/* Returns true if there is a place for a request of the client. When a request of this walk through
- * the line lacks a place, only clients that are owed a place get one. */
+/* Returns true if there is a place for a request of the client. After one request in this walk
+ * through the line has lacked a place, only clients that are owed a place get one. */
 static bool has_room(const struct admission *admission, const struct client *client,
                      uint64_t claim)
 {
@@ -145,8 +149,9 @@ static bool has_room(const struct admission *admission, const struct client *cli
     return is_owed_place(admission, client) || (is_free && !admission->place_is_lacking);
 }
 
-/* Returns true if the client's claims and `more` bytes exceed its part of the budget. Every client
- * in the line and this one have equal parts. A client without claims never exceeds its part. */
+/* Returns true if the client's claims and `more` bytes together exceed its part of the budget.
+ * This client and all clients in the line have equal parts. A client without claims never
+ * exceeds its part. */
 static bool exceeds_part(const struct admission *admission, const struct client *client,
                          uint64_t more)
 {
@@ -156,20 +161,20 @@ static bool exceeds_part(const struct admission *admission, const struct client 
     return clients > 1 && client->claimed_bytes > 0 && client->claimed_bytes + more > part;
 }
 
-/* Returns the bytes of the budget that the request lacks for the claim that it waits for. Memory
- * that it reserved while it looked small counts in its claim; otherwise a claim of the whole budget
- * would wait for the request's own memory. */
+/* Returns the bytes of the budget that the request still lacks for the claim that it waits for.
+ * Memory that the request reserved while it still looked small is part of the claim. Otherwise
+ * a claim of the whole budget would wait for the request's own memory. */
 static uint64_t missing_bytes(const struct request *request)
 {
     const struct admission_hold *hold = &request->admission;
     return hold->wanted - smaller_of(larger_of(hold->claim, held_bytes(request)), hold->wanted);
 }
 
-/* Returns how many of the missing bytes may be lacking when the request begins or continues:
- * - The bytes of the part of the budget that is kept for small requests. Otherwise a claim of the
- *   whole budget would wait until no small request holds a byte.
- * - If all requests that hold memory wait, the bytes that the others in the line hold, too, because
- *   none of these requests would ever release them. */
+/* Returns the number of bytes of its claim without which the request may begin or continue:
+ * - The bytes of the budget that are kept for small requests. Otherwise a claim of the whole
+ *   budget would wait until no small request holds a byte.
+ * - If all requests that hold memory wait, also the bytes that the other requests in the line
+ *   hold, because none of these requests would ever release memory. */
 static uint64_t may_lack(const struct admission *admission, const struct request *request)
 {
     const uint64_t most = admission->budget;
@@ -180,9 +185,9 @@ static uint64_t may_lack(const struct admission *admission, const struct request
     return claimed <= most && missing_bytes(request) <= most - claimed ? admission->kept : 0;
 }
 
-/* Promise the wanted memory to the request, and begin the request if it has not begun. Returns
- * false if there is not enough memory. room: bytes that requests which lack memory leave to the
- * requests that overtake them; UNBOUNDED: none is overtaken. */
+/* Promise the wanted memory to the request. If the request has not begun, begin it. Returns
+ * false if there is not enough memory. room: the bytes that this request may take if it
+ * overtakes requests that lack memory; UNBOUNDED: the request overtakes none. */
 static bool grant_memory(struct admission *admission, struct request *request, uint64_t room,
                          uint64_t now_ns)
 {
@@ -209,8 +214,8 @@ static bool grant_memory(struct admission *admission, struct request *request, u
     return true;
 }
 
-/* Change the place, cost and state of the request, and give back promised memory beyond `claim`
- * that was not charged. */
+/* Change the place, cost and state of the request, and give back the promised memory that is
+ * not charged and exceeds `claim`. */
 static void change_hold(struct admission *admission, struct request *request, uint64_t claim,
                         uint64_t cost_ns, bool has_place, enum admission_state state)
 {
@@ -229,7 +234,7 @@ static void change_hold(struct admission *admission, struct request *request, ui
     count_request(admission, request, 1);
 }
 
-/* Returns the most bytes that all requests that overtake this one may hold together. */
+/* Returns the maximum number of bytes that requests overtaking this one may hold in total. */
 static uint64_t overtaking_room(const struct admission *admission,
                                 const struct request *request)
 {
@@ -247,13 +252,13 @@ static uint64_t overtaking_room(const struct admission *admission,
 
 /* ---- time; thread: a holder of the lock ---- */
 
-/* Returns the estimated nanoseconds until requests of the client are answered, if the first of them
- * begins now. cost_ns: the sum of their costs.
+/* Returns the estimated nanoseconds until all requests of a client are answered, if the first
+ * of these requests begins now. cost_ns: the sum of their costs.
  *
- * The estimate counts the full cost of every request that has a place, because bodies arrive at the
- * same time. The cost of another client counts up to that of this client, because clients take
- * turns. The result is 0 for a client that is owed a place: the measured slowness may be that of
- * slow bodies of other clients. */
+ * The estimate counts the full cost of every request that has a place, because bodies arrive at
+ * the same time. Clients take turns, so the cost of another client counts only up to the cost
+ * of this client. The result is 0 for a client that is owed a place, because slow bodies of
+ * other clients may have caused the measured slowness. */
 static uint64_t time_for(const struct admission *admission, const struct client *client,
                          uint64_t cost_ns)
 {
@@ -277,9 +282,9 @@ static bool is_hopeless(const struct admission *admission, const struct request 
                request->arrival.deadline_ns;
 }
 
-/* A request with a place has finished: measure the time that its cost took, if no place is free.
- * Otherwise the time depends on the speed of the client or on a lack of memory, not on the speed of
- * the service. */
+/* Update the slowness after a request with a place has finished. The request is measured only
+ * if no place is free; otherwise its time depends on the speed of the client or on a lack of
+ * memory, not on the speed of the service. */
 static void measure_slowness(struct admission *admission, const struct request *request,
                              uint64_t now_ns)
 {
@@ -291,8 +296,8 @@ static void measure_slowness(struct admission *admission, const struct request *
     }
     admission->took_ns = admission->took_ns * OLDER_WEIGHT + took_ns;
     admission->took_cost_ns = admission->took_cost_ns * OLDER_WEIGHT + (double)hold->cost_ns;
-    /* Requests that run at the same time share it, so fewer finishes than places give a wrong
-     * factor. */
+    /* Requests with places run at the same time, so the time between two finishes is right only
+     * as a mean over at least ADMISSION_PLACES finishes. */
     admission->measured += admission->measured < ADMISSION_PLACES;
     if (admission->measured == ADMISSION_PLACES) {
         admission->slowness = admission->took_ns / admission->took_cost_ns;
@@ -307,8 +312,9 @@ struct leaving {
     struct request *hopeless;     /* in no order */
 };
 
-/* Admit requests that have begun and wait for more memory; requests that have not begun wait until
- * these finish. Returns the least overtaking_room() of those that still lack memory. */
+/* Admit requests that have begun and wait for more memory; requests that have not begun wait
+ * until these finish. Returns the least overtaking_room() of the requests that still lack
+ * memory. */
 static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
                             struct leaving *leaving)
 {
@@ -329,7 +335,8 @@ static uint64_t admit_begun(struct admission *admission, uint64_t now_ns,
     return room;
 }
 
-/* Begin the requests that can begin, in the order of the line. room: the result of admit_begun() */
+/* Begin the requests that can begin, in the order of the line. room: the result of
+ * admit_begun() */
 static void admit_new(struct admission *admission, uint64_t now_ns, uint64_t room,
                       struct leaving *leaving)
 {
@@ -427,8 +434,8 @@ bool admission_enter(struct admission *admission, struct request *request, uint6
         MUST(pthread_mutex_unlock(&admission->line.lock));
         return true;
     }
-    request->line.cost_ns =
-        cost_ns - smaller_of(cost_ns, hold->cost_ns); /* its client has paid for the rest */
+    /* the client has already paid hold->cost_ns */
+    request->line.cost_ns = cost_ns - smaller_of(cost_ns, hold->cost_ns);
     request_set_owner(request, OWNER_ADMISSION);
     set_waiting(admission, request, true);
     line_push(&admission->line, request, true);

@@ -1,4 +1,4 @@
-/* A hash table with a mutex; see client.h. A connection looks its client up once, so that its
+/* A hash table with a mutex; see client.h. A connection looks up its client once, so its
  * requests need no lock. */
 #include "server/sched/client.h"
 
@@ -35,8 +35,8 @@ enum status clients_create(struct clients **out, struct error *err)
     return STATUS_OK;
 }
 
-/* Free the records of one bucket that have no references and are not ahead of their rate. Thread: a
- * holder of the lock. */
+/* Free the records of one bucket that have no references and are not ahead of their rate.
+ * Thread: a holder of the lock. */
 static void drop_unused(struct client **link, uint64_t now_ns)
 {
     while (*link != NULL) {
@@ -143,8 +143,8 @@ void client_release(struct client *client)
 
 /* ---- requests and memory ---- */
 
-/* Move the mean towards `ns`, the nanoseconds for which `part` of `whole` was in use. A larger part
- * has a larger weight. */
+/* Update the mean: `part` of `whole` was in use for `ns` nanoseconds. A larger part has a
+ * larger weight. */
 static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part,
                        uint64_t whole)
 {
@@ -154,8 +154,8 @@ static void learn_time(atomic_uint_fast64_t *mean_ns, uint64_t ns, uint64_t part
                           memory_order_relaxed);
 }
 
-/* Returns the estimated nanoseconds until `part` of `whole` is free. The estimate assumes that the
- * whole becomes free at a constant rate, within the mean time. */
+/* Returns the estimated nanoseconds until `part` of `whole` is free. The estimate assumes that
+ * the whole becomes free at a constant rate, within the mean time. */
 static uint64_t time_until_free(const atomic_uint_fast64_t *mean_ns, uint64_t part,
                                 uint64_t whole)
 {
@@ -205,7 +205,7 @@ void client_give_memory(struct client *client, uint64_t bytes, uint64_t held_ns)
 
 /* ---- the rate ---- */
 
-/* Returns the time of so many bytes at the rate, at most a day. */
+/* Returns the time of `bytes` bytes at the rate, at most a day. */
 static uint64_t time_of(uint64_t bytes, uint64_t rate)
 {
     double ns = (double)bytes / (double)rate * NS_PER_S;
@@ -217,7 +217,7 @@ bool client_may_send(struct client *client, uint64_t body, uint64_t bytes, uint6
                      uint64_t now_ns, uint64_t *wait_ns)
 {
     const uint64_t ns = time_of(bytes, rate);
-    const uint64_t free_ns = now_ns + NS_PER_S; /* one second ahead is allowed */
+    const uint64_t free_ns = now_ns + NS_PER_S; /* a client may be one second ahead */
     uint64_t until_ns = atomic_load_explicit(&client->sent_until_ns, memory_order_relaxed);
     uint64_t from_ns = 0;
     do {

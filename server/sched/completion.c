@@ -63,7 +63,7 @@ void completion_post(struct completion *completion, struct request *first)
     }
 }
 
-/* Returns true if the next request of the chain cannot be posted together with this one. */
+/* Returns true if this request and the next one of the chain need separate posts. */
 static bool is_last_of_post(const struct request *request)
 {
     const struct request *next = request->line.next;
@@ -71,7 +71,7 @@ static bool is_last_of_post(const struct request *request)
            next->slice.advance != NULL || request->slice.advance != NULL;
 }
 
-/* Neighbouring requests of the same loop share one post. */
+/* Adjacent requests of the same loop share one post. */
 void completion_post_home(struct request *first)
 {
     while (first != NULL) {
@@ -144,8 +144,8 @@ enum status request_check_wait(const struct request *request, uint64_t wait_ns,
 struct request *completion_take(struct completion *completion)
 {
     uint64_t wakes;
-    /* The read precedes the exchange: a post between them wakes the loop for nothing. In the other
-     * order the wake-up of such a post would be lost. */
+    /* Clear the eventfd before the list is taken. A post between the two steps then causes an
+     * unnecessary wake-up; in the reverse order its wake-up would be lost. */
     while (read(completion->fd, &wakes, sizeof wakes) < 0 && errno == EINTR) {
     }
     return reverse_chain(atomic_exchange(&completion->head, NULL));

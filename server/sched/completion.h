@@ -1,6 +1,7 @@
-/* The completion list of a loop: device workers and work threads post requests, and the loop that
- * owns their connections takes them. The list is a lock-free LIFO with an eventfd. A post writes to
- * the eventfd only if the list was empty, so a batch of n answers wakes the loop once.
+/* The completion list of a loop: device workers and work threads post requests, and the loop
+ * that owns their connections takes them. The list is a lock-free LIFO with an eventfd. A post
+ * writes to the eventfd only if the list was empty, so a batch of n answers wakes the loop
+ * once.
  *
  * Thread: the loop that owns the list, if the function's comment names no other. */
 #ifndef TALLY_SERVER_COMPLETION_H
@@ -15,7 +16,7 @@ struct request;
 
 struct completion {
     _Atomic(struct request *) head; /* newest first, linked by request->line.next */
-    int fd;                         /* eventfd, non-blocking; readable when something waits */
+    int fd;          /* eventfd, non-blocking; readable when the list has requests */
     size_t expected; /* number of requests that will return; used by the loop only */
 };
 
@@ -32,8 +33,8 @@ void completion_post_home(struct request *first);
 /* Wake the loop without a request, to run its heartbeat. Thread: any. */
 void completion_wake(struct completion *completion);
 
-/* End a chain of requests with the same error and post them; NULL is fine. A request that already
- * has an error keeps its error. Thread: the owner of the requests. */
+/* End a chain of requests with the same error and post them; NULL is fine. A request that
+ * already has an error keeps its error. Thread: the owner of the requests. */
 void completion_fail(struct request *first, enum status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

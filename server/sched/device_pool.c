@@ -32,12 +32,12 @@ const struct device_driver device_driver_opencl = {
 
 struct device_pool {
     struct worker_plan plan;
-    pthread_mutex_t changing; /* guards on_changed() */
+    pthread_mutex_t changing; /* held during on_changed() */
     size_t device_count;
-    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; then `count` */
+    size_t first[DEVICE_POOL_MAX + 1]; /* index of each device's first worker; last: `count` */
     size_t count;                      /* number of workers */
     size_t here; /* index of the worker for device_pool_scan_here(); `count`: none */
-    struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* of each device */
+    struct dispatch_device dispatch[DEVICE_POOL_MAX]; /* one record for each device */
     struct worker workers[];
 };
 
@@ -62,8 +62,9 @@ enum device_pool_health device_pool_health(struct device_pool *pool)
     return health;
 }
 
-/* Returns the classes that a worker serves. After a mate has found the device out of use it serves
- * none. The two workers of Tally's own driver divide the classes if both are ready. */
+/* Returns the classes that a worker serves. The worker serves no class after another worker of
+ * its device has found the device out of use. The two workers of Tally's own driver divide the
+ * classes if both are ready. */
 static unsigned choose_classes(const struct worker *worker)
 {
     const unsigned shortest = 1U << 0;
@@ -78,8 +79,8 @@ static unsigned choose_classes(const struct worker *worker)
     return worker->first ? shortest : LINE_ALL & ~shortest;
 }
 
-/* A worker's state has changed: choose the classes of all workers again, and tell the queue whether
- * any device is usable. */
+/* A worker's state has changed: choose the classes of all workers again, and tell the queue
+ * whether any device is usable. */
 static void on_changed(void *argument)
 {
     struct device_pool *pool = argument;
@@ -118,8 +119,8 @@ static bool is_general(const char *word)
            strcasecmp(word, "gpu") == 0;
 }
 
-/* Returns true for another driver's device of the processor, if Tally's own driver has a device for
- * it (has_own). */
+/* Returns true if the device is the processor in another driver, and Tally's own driver also
+ * has a device for the processor (has_own). */
 static bool is_second(const struct scan_device_info *info, bool has_own)
 {
     return has_own && info->kind == SCAN_DEVICE_CPU && !info->built_in;
@@ -146,7 +147,7 @@ static bool word_matches(const char *word, size_t number, const struct scan_devi
            strcasestr(info->vendor, word) != NULL;
 }
 
-/* Returns true if every word names Tally's own device, provided that there is one. */
+/* Returns true if every word names Tally's own device. Assumes that this device exists. */
 static bool names_own_alone(const char *text)
 {
     char word[256];
@@ -161,9 +162,10 @@ static bool names_own_alone(const char *text)
     return any;
 }
 
-/* Choose the devices that one word names. Returns false if there is none. A name that matches the
- * processor with every driver (its model, say) means Tally's own device, number `own`. *named
- * becomes true if the word names that device and is_general() is false. */
+/* Choose the devices that one word names. Returns false if the word matches no device. A name
+ * that matches the processor in several drivers (its model name, for example) means Tally's own
+ * device, which has the number `own`. Sets *named if the word names that device and
+ * is_general() is false. */
 static bool choose_by_word(const char *word, const struct scan_device_info *infos, size_t count,
                            size_t own, bool *chosen, bool *named)
 {
@@ -186,7 +188,7 @@ enum status device_select(const char *text, const struct scan_device_info *infos
     char word[256];
     bool any = false;
     bool named = false;  /* a word names Tally's own device (choose_by_word()) */
-    bool second = false; /* another driver's device of the processor is chosen */
+    bool second = false; /* a device of another driver for the same processor is chosen */
     size_t own = 0;      /* number of the device of Tally's own driver; `count`: none */
     memset(chosen, 0, count * sizeof *chosen);
     while (own < count && !infos[own].built_in) {
@@ -225,8 +227,9 @@ enum status device_select(const char *text, const struct scan_device_info *infos
 
 /* ---- creating the pool ---- */
 
-/* Returns the number of workers of a device. One that transfers has as many as a batch has phases:
- * while one batch is uploaded, another one is scanned and a third one is downloaded. */
+/* Returns the number of workers of a device. A device with transfers has one worker for each
+ * phase of a batch: while one batch is uploaded, another batch is scanned and a third batch is
+ * downloaded. */
 static size_t count_workers(const struct scan_device_info *info)
 {
     return info->built_in ? 2 : info->host_memory ? 1 : DEVICE_POOL_WORKERS_MAX;
@@ -274,12 +277,13 @@ static enum status build_pool(const struct worker_plan *plan,
     return STATUS_OK;
 }
 
-/* The list of devices, shared by the thread that calls the drivers and the thread that waits for
- * it. */
+/* The list of devices, shared by the thread that calls the drivers and the thread that waits
+ * for it. */
 struct listing {
     const struct device_driver *driver;
-    bool own_alone;   /* call other drivers only if Tally's own has no device */
-    atomic_bool left; /* one of the two threads is done with the record; the other frees it */
+    bool own_alone; /* call other drivers only if Tally's own driver has no device */
+    /* one of the two threads has left the record; the other thread frees it */
+    atomic_bool left;
     struct scan_device_info infos[DEVICE_POOL_MAX];
     size_t count;
     enum status status;
@@ -302,8 +306,8 @@ static void *list_devices(void *argument)
     return NULL;
 }
 
-/* List the devices in a separate thread. After the timeout the thread is detached, and owns the
- * record: then *owned is NULL. */
+/* List the devices in a separate thread. If the thread needs more than timeout_ns, it is
+ * detached and owns the record; *owned is then NULL. */
 static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, struct error *err)
 {
     struct listing *listing = *owned;
@@ -317,7 +321,7 @@ static enum status list_in_time(struct listing **owned, uint64_t timeout_ns, str
     MUST(pthread_detach(thread));
     *owned = NULL;
     if (atomic_exchange(&listing->left, true)) {
-        free(listing); /* the thread has ended since */
+        free(listing); /* the thread has ended in the meantime */
     }
     return error_set(err, STATUS_DEVICE_ERROR,
                      "the OpenCL drivers did not say within %llu ms which devices there are "
@@ -443,7 +447,7 @@ void device_pool_stats(struct device_pool *pool, size_t index, struct device_sta
         worker_stats(&pool->workers[i], &more);
         out->state = more.state > out->state ? more.state : out->state;
         out->prepared = larger_of(out->prepared, more.prepared);
-        if (out->lookback[0] == '\0') { /* this worker was faster to open the device */
+        if (out->lookback[0] == '\0') { /* no earlier worker has opened the device */
             memcpy(out->lookback, more.lookback, sizeof out->lookback);
         }
         if (out->last_error[0] == '\0') {

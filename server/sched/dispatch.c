@@ -1,5 +1,5 @@
-/* The schedule: an estimate of which worker will take which waiting request. It is computed anew for
- * each worker that becomes free; see dispatch.h. */
+/* The schedule: an estimate of which worker will take which waiting request. The schedule is
+ * computed again for each worker that becomes free; see dispatch.h. */
 #include "server/sched/dispatch.h"
 
 #include "kernels/plan.h"
@@ -7,8 +7,9 @@
 #include "server/sched/request.h"
 
 enum {
-    /* Most waiting requests that the schedule assigns. A device that would take longer for one request
-     * than the other devices together for all these requests is assigned none of them. */
+    /* Maximum number of waiting requests that the schedule assigns. A slow device gets none of
+     * these requests if it needs more time for one of them than the other devices need for
+     * all. */
     LOOK_AHEAD = 64,
     TRIAL_PART = 100
 };
@@ -52,7 +53,7 @@ static uint64_t request_ns(const struct dispatch_worker *worker, const struct re
     return worker_batch_ns(worker, request->scan.plan.dtype, request->line.cost_ns);
 }
 
-/* Returns true if `own_ns` is not longer than `other_ns`, with the tolerance. */
+/* Returns true if `own_ns` is at most `other_ns` within the tolerance. */
 static bool is_no_later(uint64_t own_ns, uint64_t other_ns)
 {
     return own_ns <= other_ns + other_ns / DISPATCH_TOLERANCE;
@@ -60,8 +61,8 @@ static bool is_no_later(uint64_t own_ns, uint64_t other_ns)
 
 /* ---- the schedule ---- */
 
-/* Returns the time that the worker needs for a request, in the batch of the one before it if the
- * two can share a launch. */
+/* Returns the additional time that the worker needs for a request after the requests assigned
+ * to it. A request that can share a launch with the last of these saves the fixed time. */
 static uint64_t further_ns(const struct dispatch_worker *worker, const struct request *request)
 {
     const struct request *before = worker->given;
@@ -75,8 +76,8 @@ static uint64_t further_ns(const struct dispatch_worker *worker, const struct re
     return whole_ns - smaller_of(fixed_ns, whole_ns);
 }
 
-/* Estimate when the worker can begin with the first request that it is given. ready_ns: when the
- * request could be taken. */
+/* Estimate when the worker can begin its first assigned request. ready_ns: time from which a
+ * worker may take the request. */
 static void estimate_begin(struct dispatch_worker *worker, uint64_t ready_ns, uint64_t now_ns)
 {
     worker->due_ns = worker->busy ? worker->since_ns : larger_of(worker->since_ns, ready_ns);
@@ -88,13 +89,14 @@ static void estimate_begin(struct dispatch_worker *worker, uint64_t ready_ns, ui
 struct candidate {
     const struct dispatch_worker *worker;
     const struct request *request;
-    unsigned class;    /* of the request */
+    unsigned class;    /* class of the request */
     uint64_t ready_ns; /* time from which a worker may take the request */
     uint64_t now_ns;
 };
 
-/* Returns the other worker that would finish a request first, NULL if none serves its class.
- * out   *end_ns: when */
+/* Returns the other worker that would finish a request first; NULL if no other worker serves
+ * its class.
+ * out   *end_ns: time at which that worker would finish the request */
 static struct dispatch_worker *first_other(struct dispatch *dispatch,
                                            const struct candidate *candidate, uint64_t *end_ns)
 {
@@ -117,8 +119,9 @@ static struct dispatch_worker *first_other(struct dispatch *dispatch,
     return first;
 }
 
-/* Decide about a request, the next one of the schedule. Returns true if the worker takes it.
- * Otherwise another worker is given the request, if any serves its class. */
+/* Decide who takes the next request of the schedule. Returns true if this worker takes the
+ * request. Otherwise the request is assigned to another worker that serves its class, if there
+ * is one. */
 static bool decide(struct dispatch *dispatch, const struct candidate *candidate,
                    struct dispatch_found *found)
 {
@@ -140,7 +143,7 @@ static bool decide(struct dispatch *dispatch, const struct candidate *candidate,
     other->given = request;
     other->end_ns = end_ns;
     if (serves) {
-        /* When the other worker would be so late that this one takes the request. */
+        /* Time from which the other worker is so late that this one takes the request. */
         const uint64_t chain_ns = end_ns - other->begin_ns;
         const uint64_t late_ns = other->due_ns + own_ns - smaller_of(chain_ns, own_ns);
         const uint64_t retry_ns = larger_of(late_ns, now_ns + 1);
@@ -164,7 +167,7 @@ bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         cursors[c] = line_begin(line, c);
     }
-    unsigned empty = 0; /* consecutive classes without another request */
+    unsigned empty = 0; /* number of consecutive classes without a further request */
     unsigned c = line->turn;
     for (int looked_at = 0; looked_at < LOOK_AHEAD && empty < LINE_CLASSES;
          c = (c + 1) % LINE_CLASSES) {

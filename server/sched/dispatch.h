@@ -1,23 +1,25 @@
-/* Which of several devices takes which waiting request: the one that will have it done first, by
- * the measured paces (pace.h), transfers included.
+/* The assignment of waiting requests to devices. Each request goes to the device that is
+ * expected to finish it first, according to the measured paces (pace.h), which include
+ * transfers.
  *
- * A worker that becomes free walks through the waiting requests in the order of the line and gives
- * each, in thought, to the worker that would finish it first: a busy worker begins after its
- * present batch, any worker begins after the requests that it was given before. The free worker
- * takes the first request that falls to itself, and leaves those before it to the other workers. So
- * a slow device that is idle leaves a request to a quick device that is busy, if waiting for the
- * quick one takes less time; and in a long line the slow device finds the request that the quick one
- * would reach too late.
+ * A worker that becomes free simulates a schedule: it visits the waiting requests in the order
+ * of the line and assigns each one to the worker that would finish it first. A busy worker can
+ * begin after its current batch, and every worker after the requests assigned to it before. The
+ * free worker takes the first request that it assigns to itself, and leaves the earlier
+ * requests to the other workers. So a slow idle device leaves a request to a fast busy device
+ * if waiting for the fast device takes less time. In a long line the slow device finds the
+ * first request that the fast device would begin too late.
  *
- * No request is left for good. The worker that would finish a request first never declines it. The
- * others depend on an estimate, so they look again when something changes (a push, a worker that
- * leaves) and, at the latest, at dispatch_found.retry_ns. A worker that is overdue, or idle and has
- * not taken the request, is expected to need as much time again as it is late. So a device that
- * hangs, or whose thread gets no processor, loses its requests to the others after the time that
- * these need for them.
+ * Every request is taken at some time. The worker that would finish a request first never
+ * declines it. The other workers rely on an estimate, so they repeat the schedule when
+ * something changes (a push, a worker that leaves) and at dispatch_found.retry_ns at the
+ * latest. If a worker is late (its batch is overdue, or it is idle and has not taken its
+ * request), the schedule assumes that the worker needs the same time again. So if a device
+ * hangs, or if its thread gets no processor, the other devices take its requests after about
+ * the time that they need for them.
  *
- * Estimates that differ by less than 1/DISPATCH_TOLERANCE count as equal: then the worker that asks
- * takes the request, and equal devices share the load.
+ * Estimates that differ by less than 1/DISPATCH_TOLERANCE count as equal: the worker that runs
+ * the schedule then takes the request, so equal devices share the load.
  *
  * Failure: none. Thread: a holder of the lock of the line, for all functions and records. */
 #ifndef TALLY_SERVER_DISPATCH_H
@@ -34,25 +36,27 @@ enum {
     DISPATCH_TOLERANCE = 8
 };
 
-/* The last request that a device took although another could have taken it, or left to another. */
+/* The device's last choice: a request that the device took although another device could have
+ * taken it, or that the device left to another one. */
 struct dispatch_choice {
     bool made;  /* the other fields are valid */
-    bool taken; /* by this device */
+    bool taken; /* this device took the request; false: it left the request to the other one */
     enum dtype dtype;
-    uint64_t bytes;    /* of the request's elements */
-    uint64_t own_ns;   /* estimated time until this device has done it */
-    uint64_t other_ns; /* the same for the device with the number `other` */
+    uint64_t bytes;    /* bytes of the request's elements */
+    uint64_t own_ns;   /* estimated time until this device has finished the request */
+    uint64_t other_ns; /* estimated time for the device with the number `other` */
     size_t other;
 };
 
-/* State that the workers of a device share. All zero, except `number`: not measured. */
+/* State that the workers of a device share. Before the first measurement all fields except
+ * `number` are zero. */
 struct dispatch_device {
     size_t number;
     struct pace pace;
     uint64_t measured_ns; /* time of the last measurement, a batch or a trial; 0: none */
     uint64_t trial_ns;    /* time that the last trial took */
-    uint64_t declined;    /* requests that other devices took while this one was idle */
-    uint64_t counted;     /* number of the batch that was counted last in `declined` */
+    uint64_t declined; /* number of requests that other devices took while this one was idle */
+    uint64_t counted;  /* last batch (dispatch.batches) that this device took or declined */
     struct dispatch_choice choice;
 };
 
@@ -62,16 +66,19 @@ struct dispatch_worker {
     struct dispatch_device *device; /* borrowed; constant */
 
     LIST_ENTRY(dispatch_worker) link;
-    bool joined;       /* is in the list: takes requests */
-    bool busy;         /* runs a batch */
-    uint64_t since_ns; /* busy: estimated end of the batch; idle: when it became idle */
+    bool joined; /* the worker is in the list of workers that take requests */
+    bool busy;   /* the worker runs a batch */
+    /* busy: estimated end of the batch; idle: time when the worker became idle */
+    uint64_t since_ns;
 
     /* Scratch memory of dispatch_find(), which assigns waiting requests to workers. Times are
      * estimates. */
     const struct request *given; /* last request that was assigned to the worker; NULL: none */
-    uint64_t due_ns;             /* time at which it was expected to begin its first one */
-    uint64_t begin_ns;           /* time at which it can begin: after due_ns if it is late */
-    uint64_t end_ns;             /* time at which it ends the last assigned request */
+    /* time at which the worker was expected to begin its first assigned request */
+    uint64_t due_ns;
+    /* time at which the worker can begin; later than due_ns if the worker is late */
+    uint64_t begin_ns;
+    uint64_t end_ns; /* time at which the worker ends the last assigned request */
 };
 
 struct dispatch {
@@ -82,31 +89,30 @@ struct dispatch {
 /* Add an idle worker to those that take requests. Idempotent. */
 void dispatch_join(struct dispatch *dispatch, struct dispatch_worker *worker, uint64_t now_ns);
 
-/* Remove the worker from those that take requests. Idempotent. The caller wakes the other workers,
- * because they may have left requests to this one. */
+/* Remove the worker from those that take requests. Idempotent. The caller wakes the other
+ * workers, because they may have left requests to this one. */
 void dispatch_leave(struct dispatch_worker *worker);
 
 struct dispatch_found {
-    struct line_cursor cursor; /* at the request to take */
+    struct line_cursor cursor; /* points to the request to take */
     unsigned class;            /* class of the request */
-    const struct dispatch_worker
-        *rival;             /* worker that would finish it next; NULL: none serves it */
-    uint64_t rival_wait_ns; /* estimated time until the rival could begin with it */
-    uint64_t
-        retry_ns; /* nothing was found: when to look again; 0: nothing waits for the worker */
-    bool idle;    /* nothing was found: a worker that should take a request is idle; wake it */
-    struct request
-        *expired; /* chain of requests that expired, which were dropped from the line */
+    /* of the other workers, the one that would finish the request first; NULL: no other worker
+     * serves the class */
+    const struct dispatch_worker *rival;
+    uint64_t rival_wait_ns; /* estimated time until the rival could begin the request */
+    uint64_t retry_ns; /* if nothing was found: time of the next try; 0: no request waits */
+    bool idle;         /* if nothing was found: an idle worker should take a request; wake it */
+    struct request *expired; /* chain of expired requests that were removed from the line */
 };
 
-/* Find the request that the worker takes next, and drop the expired ones before it. delay_ns:
- * --batch-delay-us, for which requests may wait in the line. Returns false if the line has no
- * request for the worker. */
+/* Find the request that the worker takes next, and drop the expired requests before it.
+ * delay_ns: time for which requests may wait in the line (--batch-delay-us). Returns false if
+ * the line has no request for the worker. */
 bool dispatch_find(struct dispatch *dispatch, struct line *line, struct dispatch_worker *worker,
                    uint64_t now_ns, uint64_t delay_ns, struct dispatch_found *found);
 
-/* Returns true if a batch of this cost, which begins with the request that was found, would not be
- * done sooner by the rival. */
+/* Returns true if the worker should keep a batch of this cost that begins with the request that
+ * was found: the rival would not finish the batch sooner. */
 bool dispatch_keeps(const struct dispatch_worker *worker, const struct dispatch_found *found,
                     enum dtype dtype, uint64_t cost_ns);
 
@@ -121,13 +127,13 @@ void dispatch_taken(struct dispatch *dispatch, struct dispatch_worker *worker,
                     const struct dispatch_found *found, const struct dispatch_batch *batch,
                     uint64_t now_ns);
 
-/* The worker, which is busy, would take the next slice of its scan. Returns false if it does not serve
- * the class of the slice any more, or if another worker does. */
+/* Ask whether the busy worker may take the next slice of its scan. Returns false if the worker
+ * no longer serves the class of the slice, or if another worker serves it. */
 bool dispatch_keep(struct dispatch *dispatch, struct dispatch_worker *worker, unsigned class,
                    const struct request *slice, uint64_t now_ns);
 
-/* Returns true if the pace of a device that declines requests is out of date, and a trial is due.
- * Trials of such a device take at most a hundredth of its time. */
+/* Returns true if the pace of a device that declines requests is out of date, and a trial is
+ * due. Trials of such a device take at most a hundredth of its time. */
 bool dispatch_trial_due(const struct dispatch_device *device, uint64_t now_ns);
 
 #endif

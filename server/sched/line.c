@@ -1,5 +1,5 @@
-/* Classes of clients' flows that take turns (ring.h); see line.h. A flow is in the ring of its class
- * exactly while a request waits in it. */
+/* Classes of client flows that take turns (ring.h); see line.h. A flow is in the ring of its
+ * class exactly while it has waiting requests. */
 #include "server/sched/line.h"
 
 #include "server/base/clock.h"
@@ -8,10 +8,10 @@
 #include "server/sched/request.h"
 
 enum {
-    DEBT_TURNS = 16 /* most rounds that a client misses to pay for one request */
+    DEBT_TURNS = 16 /* maximum number of rounds that a client misses to pay for one request */
 };
 
-/* Most debt for work that took longer than estimated. */
+/* Largest debt of a client for work that took longer than estimated. */
 #define DEBT_NS ((int64_t)(16 * NS_PER_MS))
 
 static const int64_t quanta_ns[LINE_CLASSES] = {1 << 16, 1 << 20, 1 << 23, 1 << 26};
@@ -40,7 +40,7 @@ static struct line_flow *line_flow_of(struct ring_flow *turns)
     return (struct line_flow *)(void *)((char *)turns - offsetof(struct line_flow, turns));
 }
 
-/* Add a request to the sums of its flow and class (enters), or subtract it. */
+/* Add a request to the sums of its flow and class (enters is true), or subtract it. */
 static void account(struct line_class *class, struct line_flow *flow,
                     const struct request *request, bool enters)
 {
@@ -83,15 +83,15 @@ void line_push(struct line *line, struct request *request, bool by_ticket)
 
 /* ---- the order ---- */
 
-/* Returns the priority that the flow serves next. */
+/* Returns true if the next request of the flow has high priority. */
 static bool next_priority(const struct line_flow *flow)
 {
     return flow->waiting[true].first != NULL &&
            (flow->waiting[false].first == NULL || flow->high_in_row < LINE_HIGH_IN_ROW);
 }
 
-/* Returns the flow that is served next, not NULL: the first with credit whose next request is of
- * high priority, else the flow that has the turn. */
+/* Returns the flow that is served next, never NULL: the first flow that has credit and a next
+ * request of high priority, else the flow that has the turn. */
 static struct line_flow *next_flow(const struct line_class *class, struct ring_flow *turn)
 {
     const bool look = class->high_count > 0 && class->high_in_row < LINE_HIGH_IN_ROW;
@@ -105,7 +105,7 @@ static struct line_flow *next_flow(const struct line_class *class, struct ring_f
     return line_flow_of(turn);
 }
 
-/* Move the cursor to the first request of this flow, if a flow is left. */
+/* Move the cursor to the first request of this flow, or end the walk if flows_left is 0. */
 static void enter_flow(struct line_cursor *cursor, struct line_flow *flow)
 {
     cursor->flow = flow;
@@ -135,8 +135,8 @@ void line_skip(struct line_cursor *cursor)
     enter_flow(cursor, line_flow_of(ring_next(&cursor->class->ring, &cursor->flow->turns)));
 }
 
-/* Move the cursor to `next`, the successor in its list; at the end of the list to the flow's other
- * list, then to the next flow. */
+/* Move the cursor to `next`, the successor in the current list. At the end of the list, move to
+ * the flow's other list; after both lists, to the next flow. */
 static void move_cursor(struct line_cursor *cursor, struct request *next)
 {
     cursor->current = next;
@@ -278,7 +278,7 @@ uint64_t line_wait_ns(struct line *line, const struct request *request, uint64_t
     const uint64_t ahead_ns =
         line_ahead_ns(line, request->arrival.client, request->arrival.high, cost_ns) +
         line->begun_ns[own] / 2;
-    uint64_t others_ns = 0; /* work of other classes, which have as many turns */
+    uint64_t others_ns = 0; /* work of other classes, which get equally many turns */
     for (unsigned c = 0; c < LINE_CLASSES; c++) {
         others_ns += c != own ? line->classes[c].cost_ns + line->begun_ns[c] : 0;
     }

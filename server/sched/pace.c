@@ -4,9 +4,9 @@
 #include "proto/macros.h"
 
 enum {
-    /* A sample of one parameter is a measured time less the estimated part of the other one. The
-     * remainder counts at least as this part of the measured time, because that estimate may be too
-     * high. */
+    /* A sample of one parameter is the measured time minus the estimated share of the other
+     * parameter. That estimate may be too high, so the difference counts as at least
+     * 1/LEAST_PART of the measured time. */
     LEAST_PART = 16
 };
 
@@ -27,7 +27,8 @@ static void window_add(struct pace_window *window, double sample)
     window->median = sorted[count / 2];
 }
 
-/* Set all samples, so that a single batch after a trial does not replace its result. */
+/* Set all samples to the result of a trial, so that a single later batch does not replace
+ * it. */
 static void window_fill(struct pace_window *window, double sample)
 {
     *window = (struct pace_window){.count = 0};

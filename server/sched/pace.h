@@ -1,18 +1,18 @@
-/* The pace of a device: how long its batches take, transfers included, as measured.
+/* The pace of a device: the measured time of its batches, transfers included.
  *
  *     time of a batch = fixed + slope * cost
  *
- * `cost` is the estimated time of the batch on one thread (line.h), so a slope of 0.25 means that
- * the device is four times as fast as the estimate. `fixed` is the time of a launch and of its
- * smallest transfers. Both are kept apart for integers and floats: the exact sums of floats take
- * several times as long on a processor, and the ratio differs between devices.
+ * `cost` is the estimated time of the batch on one thread (line.h), so a slope of 0.25 means
+ * that the device is four times as fast as the estimate. `fixed` is the time of a launch and of
+ * its smallest transfers. Integers and floats have separate parameters, because exact sums of
+ * floats take several times as long on a processor, and this ratio differs between devices.
  *
- * Each parameter is the median of its last PACE_SAMPLES measurements, so two outliers of five (the
- * process was stopped, a thread got no processor) do not change the estimate, and a lasting change
- * is known after three batches. A batch whose estimate is mostly `fixed` measures `fixed`, any
- * other batch measures the slope.
+ * Each parameter is the median of its last PACE_SAMPLES measurements, so two outliers among
+ * five measurements (the process was stopped, a thread got no processor) do not change the
+ * estimate, and a lasting change is detected after three batches. A batch whose estimate is
+ * mostly `fixed` measures `fixed`, any other batch measures the slope.
  *
- * Until the device is measured, its estimates are the costs themselves.
+ * Until a device is measured, the estimated time of a batch is its cost.
  * Failure: none. Thread: a holder of the lock of the queue, which guards every record. */
 #ifndef TALLY_SERVER_PACE_H
 #define TALLY_SERVER_PACE_H
@@ -39,7 +39,7 @@ struct pace_window {
     double median;                /* valid if count > 0 */
 };
 
-/* All zero: not measured. */
+/* All fields zero: not measured. */
 struct pace {
     struct pace_line {
         struct pace_window fixed_ns;
@@ -52,7 +52,7 @@ static inline enum pace_kind pace_kind_of(enum dtype dtype)
     return dtype_is_float(dtype) ? PACE_FLOATS : PACE_INTEGERS;
 }
 
-/* Two measured scans of the device, of little and of much work. */
+/* Two measured scans of the device, a small one and a large one. */
 struct pace_trial {
     uint64_t small_cost_ns; /* estimated */
     uint64_t small_ns;      /* measured */

@@ -1,6 +1,6 @@
-/* A line, its bound, and the batches that workers take from it. Requests that are removed without
- * being computed are collected under the lock and ended after the unlock, so that no thread waits
- * for the lock while a loop is woken. */
+/* A line, its bound, and the batches that workers take from it. Requests that leave the queue
+ * without being computed are collected under the lock and ended after the unlock. So no thread
+ * waits for the lock while a loop is woken. */
 #include "server/sched/queue.h"
 
 #include "server/base/clock.h"
@@ -14,13 +14,13 @@
 #include <stdlib.h>
 
 enum {
-    /* A batch looks at max_requests * LOOK_AHEAD_FACTOR requests behind the first. The bound limits
-     * the time under the lock when requests of other types are in between. */
+    /* A batch looks at max_requests * LOOK_AHEAD_FACTOR requests behind the first. The bound
+     * limits the time under the lock when requests of other types are in between. */
     LOOK_AHEAD_FACTOR = 8
 };
 
-/* Most time of a batch on one thread if its data are the slowest; a single request may exceed
- * it. */
+/* Longest estimated time of a batch on one thread if its data are those that take longest
+ * (scan_plan_slowest_ns()). A batch of one request may take longer. */
 #define BATCH_SLOWEST_NS (10 * NS_PER_MS)
 
 static const char shutting_down[] = "the service is shutting down";
@@ -31,7 +31,7 @@ struct queue {
     atomic_uint unannounced;  /* number of pushes for which no taker was woken yet */
     atomic_bool usable;       /* any device is in use; written by holders of the lock */
     size_t max_requests;      /* constant */
-    pthread_cond_t arrived;   /* monotonic clock */
+    pthread_cond_t arrived;   /* signals new requests; uses the monotonic clock */
     bool closed;
     unsigned shakes; /* number of changes of the takers' classes (queue_set_usable()) */
 };
@@ -123,8 +123,8 @@ enum status queue_push(struct queue *queue, struct request *request, struct erro
 
 void queue_wake(struct queue *queue)
 {
-    /* A thread that pushed sees its own increment, or another thread has cleared the count. The
-     * thread that clears the count wakes the takers for all requests that were pushed before. */
+    /* A relaxed load is enough: a thread that has pushed sees its own increment, unless another
+     * thread has cleared the count. That thread wakes the takers for all earlier pushes. */
     if (atomic_load_explicit(&queue->unannounced, memory_order_relaxed) > 0 &&
         atomic_exchange_explicit(&queue->unannounced, 0, memory_order_acquire) > 0) {
         MUST(pthread_cond_broadcast(&queue->arrived));
@@ -231,7 +231,7 @@ struct batch {
     size_t count;        /* number of requests */
     uint64_t bytes;      /* bytes of their tensors */
     uint64_t cost_ns;    /* estimated time on one thread */
-    uint64_t slowest_ns; /* time on one thread if the data are the slowest */
+    uint64_t slowest_ns; /* time on one thread for the data that take longest */
 };
 
 static void batch_add(struct batch *batch, struct request *request, uint64_t now_ns)
@@ -259,8 +259,8 @@ static bool batch_has_room(const struct batch *batch, const struct request *requ
                           batch->cost_ns + request->line.cost_ns);
 }
 
-/* Move the request that was found, and the requests behind it that can share its launch, to the
- * batch. Move expired requests to their chain. */
+/* Move the request that dispatch found, and the later requests that can share its launch, to
+ * the batch. Move expired requests to their own chain. */
 static void batch_form(const struct dispatch_found *found, const struct queue_batching *options,
                        struct batch *batch, struct request **expired)
 {
@@ -286,9 +286,9 @@ static unsigned taker_classes(const struct queue_batching *options)
     return atomic_load(options->worker->classes);
 }
 
-/* Returns the time until which a request of a class waits for others to share its launch; 0: it
- * does not wait. Requests of the taker's other classes wait at the same time. A request waits for
- * at most half of the time until its deadline. */
+/* Returns the time until which a request of this class waits for others to share its launch; 0:
+ * no wait. Requests of the taker's other classes wait at the same time. The wait is at most
+ * half of the time until the request's deadline. */
 static uint64_t peers_until_ns(struct queue *queue, const struct request *first, unsigned class,
                                const struct queue_batching *options)
 {
@@ -312,10 +312,10 @@ static uint64_t peers_until_ns(struct queue *queue, const struct request *first,
     return until_ns;
 }
 
-/* Why a taker got no batch. */
+/* The reason why a taker got no batch. */
 struct refusal {
     uint64_t retry_ns; /* time of the next try, 0: after the next push */
-    bool declined;     /* requests wait for other devices, which would finish them sooner */
+    bool declined;     /* requests wait, but other devices would finish them sooner */
 };
 
 /* Try once to form a batch. Returns false if there is none. Thread: a holder of the lock. */
@@ -344,21 +344,22 @@ static bool try_batch(struct queue *queue, const struct queue_batching *options,
     const struct dispatch_batch taken = {
         .first = batch->requests.first, .count = batch->count, .cost_ns = batch->cost_ns};
     dispatch_taken(&queue->dispatch, options->worker, &found, &taken, now_ns);
-    if (line_count(&queue->line, LINE_ALL) == 0) { /* nothing is left to wake a taker for */
+    /* no takers need to be woken: no request remains */
+    if (line_count(&queue->line, LINE_ALL) == 0) {
         atomic_store_explicit(&queue->unannounced, 0, memory_order_relaxed);
     }
     return true;
 }
 
-/* Returns true if the taker has declined requests by a pace that is out of date; then it is busy
- * with a trial. Thread: a holder of the lock. */
+/* Returns true if the taker declined requests and the pace of its device is out of date. The
+ * taker then counts as busy, because the caller runs a trial. Thread: a holder of the lock. */
 static bool begin_trial(const struct refusal *refusal, struct dispatch_worker *worker,
                         uint64_t now_ns)
 {
     if (!refusal->declined || !dispatch_trial_due(worker->device, now_ns)) {
         return false;
     }
-    worker->device->measured_ns = now_ns; /* one worker of the device is enough */
+    worker->device->measured_ns = now_ns; /* a trial by one worker of the device is enough */
     worker->busy = true;
     worker->since_ns = now_ns + worker->device->trial_ns;
     return true;
@@ -385,7 +386,7 @@ enum queue_result queue_take(struct queue *queue, const struct queue_batching *o
         const bool idle = taker_classes(options) == 0;
         if (expired != NULL || queue->shakes != shakes || idle ||
             ((refusal.retry_ns == 0 || refusal.declined) && now_ns >= give_up_ns)) {
-            result = QUEUE_TIMEOUT; /* expired requests are ended without delay */
+            result = QUEUE_TIMEOUT; /* lets the caller end expired requests without delay */
             break;
         }
         if (begin_trial(&refusal, options->worker, now_ns)) {

@@ -86,19 +86,19 @@ enum request_owner {
     OWNER_CURSOR
 };
 
-/* The slice that a cursor describes (server/job/cursor.h); constant while the entry is in the queue
- * or on a device, except `overdue`. */
+/* The slice that a cursor describes (server/job/cursor.h). All fields except `overdue` are
+ * constant while the entry is in the queue or on a device. */
 struct request_slice {
-    /* NULL: the record is a request of a client, not a slice. Called, instead of posting to the
-     * loop, when the slice is computed or request.error is set. `batching`: of the worker that
-     * computed the slice, or NULL. Returns true if that worker owns the next slice now
-     * (queue_keep()). */
+    /* NULL: the record is a request of a client, not a slice. Otherwise this function is
+     * called, instead of a post to the loop, when the slice is computed or request.error is
+     * set. `batching`: options of the worker that computed the slice, or NULL. Returns true if
+     * that worker now owns the next slice (queue_keep()). */
     bool (*advance)(struct request *slice, const struct queue_batching *batching);
     struct scan_job job;         /* carry and holes of the slice */
     const struct scan_job *jobs; /* borrowed: the scans of a slice of segments; NULL: `job` */
-    size_t job_count;            /* in jobs */
-    bool last;                   /* last slice of the scan: the statistics count a request */
-    atomic_bool overdue;         /* the device has exceeded its deadline; set by any thread */
+    size_t job_count;            /* number of scans in `jobs` */
+    bool last;           /* last slice of the scan; the statistics count the request with it */
+    atomic_bool overdue; /* the device has exceeded its deadline; set by any thread */
 };
 
 /* The assumed speed of one thread, for estimates of time. */
@@ -126,21 +126,23 @@ struct request_body {
     bool chunked;
     bool unwanted; /* the bytes are counted and discarded */
     enum coding coding;
-    uint64_t limit;    /* most bytes, before and after decompression */
+    uint64_t limit;    /* maximum number of bytes, before and after decompression */
     uint64_t received; /* bytes received so far */
     uint64_t unpacked; /* bytes after decompression */
 
     uint64_t head_need; /* bytes that the codec needs in the head; UINT64_MAX: all */
-    bool spill; /* a work thread decodes the head; until then payload is buffered behind it */
+    /* payload bytes are stored behind the head, because a work thread will decode the head */
+    bool spill;
     size_t spilled; /* bytes of payload buffered behind the head and its NUL */
 
-    uint64_t block_reserved; /* bytes of reserved_bytes for the block: grows as it fills */
-    bool rest_reserved;      /* the whole block and the answer's text are reserved */
-    size_t payload_room;     /* bytes of payload that fit the reserved part of the block */
-    size_t block_bytes;      /* final size of the block */
-    size_t output_at;        /* offset of the output buffer in the block */
-    size_t marks_at;         /* offset of the marks in the block */
-    size_t gathered_at;      /* offset of the gathered segments in the block */
+    /* part of reserved_bytes that belongs to the block; grows as the block fills */
+    uint64_t block_reserved;
+    bool rest_reserved;  /* the whole block and the answer's text are reserved */
+    size_t payload_room; /* bytes of payload that fit the reserved part of the block */
+    size_t block_bytes;  /* final size of the block */
+    size_t output_at;    /* offset of the output buffer in the block */
+    size_t marks_at;     /* offset of the NaN marks in the block */
+    size_t gathered_at;  /* offset of the gathered segments in the block */
 
     struct inflate *inflate; /* owned; NULL: not compressed, or already decompressed */
     struct packed_body {
@@ -152,13 +154,14 @@ struct request_body {
     struct text head; /* owned: bytes of the body before the payload, and a NUL */
 };
 
-/* The client and its parameters. Written by server/http while it checks the header, valid from BODY
- * on. infer_decode() applies the parameters of the body: an earlier deadline, another priority. */
+/* The client and its parameters. server/http writes the record while it checks the header; the
+ * record is valid from BODY on. infer_decode() applies parameters of the body: an earlier
+ * deadline, another priority. */
 struct request_arrival {
     struct client *client;              /* borrowed from the connection */
     char id[LIMIT_REQUEST_ID + 1];      /* X-Request-Id of the client, or a generated one */
     bool local;                         /* the client is on this machine */
-    bool limited;                       /* the limits of one client apply */
+    bool limited;                       /* the limits for a single client apply */
     bool high;                          /* high priority (line.h); constant in a line */
     enum coding accept_coding;          /* coding that the answer may be compressed with */
     uint64_t deadline_ns;               /* absolute time, 0: none */
@@ -168,8 +171,8 @@ struct request_arrival {
     struct carry_crc carry_crc;         /* referenced by codec_request */
 };
 
-/* The position in a line. Written by the module that owns the waiting request; `ticket` is written
- * on arrival. */
+/* The position in a line. The module that owns the waiting request writes the fields; `ticket`
+ * is written on arrival. */
 struct request_in_line {
     uint64_t ticket;  /* arrival time: the order among requests of its client (line.h) */
     uint64_t cost_ns; /* estimated time of the work that the request waits for (line.h) */
@@ -177,31 +180,33 @@ struct request_in_line {
     struct request *next;          /* link of the list that owns the request */
 };
 
-/* The memory of the tensors. Written by server/job/infer_memory.c: the sizes when the head is
- * decoded, the block and its offsets when the first byte of the block is reserved. */
+/* The memory of the tensors, written by server/job/infer_memory.c. The sizes are written when
+ * the head is decoded; the block and its offsets, when the first byte of the block is
+ * reserved. */
 struct request_memory {
-    struct memory_block block;       /* slab range of input and output, if not shm.in_use */
+    struct memory_block block;       /* input and output, except tensors in shm[].in_use */
     struct shm_tensor shm[SHM_USES]; /* tensors in shared memory */
-    uint64_t part_bytes;     /* bytes of a part's sums and carry, or of segments' scans */
+    /* memory outside the block: sums and carry of a part (part.h), or scans of segments */
+    uint64_t part_bytes;
     uint64_t gathered_bytes; /* bytes of the block for gathered segments */
-    uint64_t shm_bytes;      /* bytes of shared memory in use; charged like bytes of a block */
-    size_t in_offset;        /* offset of the input buffer in block.slab */
-    size_t out_offset;       /* offset of the output buffer in block.slab */
-    size_t out_first;        /* bytes of the output before the first sum that a device writes */
-    size_t marks_offset;     /* offset in block.slab of the bits of elements that were NaN */
-    size_t gathered_offset;  /* offset in block.slab of gathered segments */
-    uint64_t out_bytes;      /* bytes of the output buffer */
+    uint64_t shm_bytes;     /* bytes of shared memory in use; charged like bytes of the block */
+    size_t in_offset;       /* offset of the input buffer in block.slab */
+    size_t out_offset;      /* offset of the output buffer in block.slab */
+    size_t out_first;       /* bytes of the output before the first sum that a device writes */
+    size_t marks_offset;    /* offset in block.slab of the bits that mark NaN elements */
+    size_t gathered_offset; /* offset in block.slab of gathered segments */
+    uint64_t out_bytes;     /* bytes of the output buffer */
     uint64_t reserved_bytes; /* bytes of the memory budget, released with the request */
     uint64_t client_bytes;   /* bytes counted for --per-client-memory */
 };
 
-/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the cursor
- * by PREPARE and SCAN; the figures of the launch by a device worker. */
+/* The scan. `call` and `plan` are written when the head is decoded; parts, segments and the
+ * cursor are written in PREPARE and SCAN. A device worker writes the figures of the launch. */
 struct request_scan {
     bool decoded; /* `call` is valid */
     bool planned; /* `plan` is valid */
     bool marked;  /* some elements were NaN */
-    bool alone;   /* needs its own launch: a slice, or a request whose batch was too large */
+    bool alone;   /* needs a separate launch: a slice, or a request whose batch was too large */
     int retries;  /* number of times that the request was moved to another device */
     struct cursor *cursor;        /* owned; NULL: not scanned in slices */
     struct part *part;            /* owned; NULL: not prepared, or a whole tensor */
@@ -214,8 +219,8 @@ struct request_scan {
     struct scan_plan plan;
 };
 
-/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by the
- * module that refuses the request. Valid from READY on. */
+/* The answer, written by PRINT (server/job/encode.c), and the fields of a refusal, written by
+ * the module that refuses the request. Valid from READY on. */
 struct request_reply {
     struct text answer_text;         /* owned: answer.head, if that is long */
     enum coding answer_coding;       /* coding of answer.head */
@@ -225,20 +230,20 @@ struct request_reply {
     struct answer answer; /* valid if error.status is OK */
 };
 
-/* The first fields are valid in every state. The comment of each group says when it becomes
- * valid. */
+/* The fields before `arrival` are valid in every state. The comment of each later group says
+ * when the group becomes valid. */
 struct request {
     _Atomic enum request_state state; /* written by the owner */
     _Atomic enum request_owner owner; /* written by the owner as it hands the request over */
-    atomic_bool cancelled; /* do no more work: the connection is closed; set by any thread */
-    struct completion *completion;   /* borrowed: completion list of the loop */
-    struct server *server;           /* borrowed */
-    struct metrics_times times;      /* each written by the thread that ends a stage */
-    struct work_parallel work;       /* storage of `parallel` for tensors */
+    atomic_bool cancelled; /* the connection is closed: do no more work; set by any thread */
+    struct completion *completion; /* borrowed: completion list of the loop */
+    struct server *server;         /* borrowed */
+    struct metrics_times times;    /* each time is written by the thread that ends the stage */
+    struct work_parallel work;     /* storage of `parallel` for tensors */
     const struct parallel *parallel; /* &work.parallel; NULL: no tensor */
     struct admission_hold admission;
     struct request_slice slice;
-    struct error error; /* first error; the outcome of the request */
+    struct error error; /* first error of the request, which becomes its result */
 
     struct request_arrival arrival;
     struct request_in_line line;
@@ -248,8 +253,8 @@ struct request {
     struct request_reply reply;
 };
 
-/* Reset a record for another request. The record keeps the buffer of body.head. No other thread may
- * have a pointer to the record. */
+/* Reset a record for another request. The record keeps the buffer of body.head. No other thread
+ * may have a pointer to the record. */
 static inline void request_clear(struct request *request)
 {
     memset(request, 0, offsetof(struct request, body));
@@ -353,11 +358,11 @@ static inline void request_retry_after(struct request *request, uint64_t wait_ns
 }
 
 /* End a chain of requests that expired (request_verdict()) while they waited for `waited_for`.
- * Thread: their owner, holding no lock. (completion.c) */
+ * Thread: the owner of the requests, holding no lock. (completion.c) */
 void request_end_expired(struct request *first, uint64_t now_ns, const char *waited_for);
 
-/* Returns DEADLINE_PASSED if the deadline has passed, QUEUE_FULL if it will pass within wait_ns.
- * Thread: the owner. (completion.c) */
+/* Returns DEADLINE_PASSED if the deadline has passed, QUEUE_FULL if the deadline will pass
+ * within wait_ns. Thread: the owner. (completion.c) */
 MUST_CHECK enum status request_check_wait(const struct request *request, uint64_t wait_ns,
                                           struct error *err);
 
@@ -381,8 +386,8 @@ static inline uint64_t request_bytes(const struct request *request)
     return request->memory.block.bytes + request->memory.shm_bytes;
 }
 
-/* Returns the estimated nanoseconds of the scan on one thread: ordinary float32 takes 1 ns an
- * element. */
+/* Returns the estimated nanoseconds of the scan on one thread. An ordinary float32 element
+ * takes 1 ns. */
 static inline uint64_t request_scan_ns(const struct request *request)
 {
     return larger_of(request_bytes(request), scan_plan_effort(&request->scan.plan)) /

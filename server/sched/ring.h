@@ -1,14 +1,16 @@
 /* Deficit round robin: flows take turns, and each gets the same amount of time.
  *
- * A flow is in the ring while it has work that is ready. The first flow with credit has the turn. A
- * flow without credit loses the turn and gets a quantum, so after some rounds it has credit again.
- * Each flow pays the time of its work: before the work by an estimate, or after it by the measured
- * time. Work that costs more than the credit leaves a debt. A flow outside of the ring gets the same
- * quanta until its debt is paid, but no more credit. A flow that is alone pays no more than its turn: a
- * flow that enters then has the next turn.
+ * A flow is in the ring while it has work that is ready. The first flow with credit has the
+ * turn. A flow without credit loses the turn and gets a quantum, so after some rounds it has
+ * credit again. Each flow pays for the time of its work: before the work by an estimate, or
+ * after the work by the measured time. Work that costs more than the credit leaves a debt. A
+ * flow outside the ring gets the same quanta until its debt is paid, but no credit beyond that.
+ * The only flow in a ring gets at most 1 ns of debt, so the next flow that enters has the next
+ * turn.
  *
- * line.c uses rings for the clients of a line, server/http/http_daemons.c for the connections of a
- * loop. The functions allocate nothing and cannot fail. The owner of the ring protects it. */
+ * line.c uses rings for the clients of a line, server/http/http_daemons.c for the connections
+ * of a loop. The functions allocate nothing and cannot fail. The owner of the ring protects
+ * it. */
 #ifndef TALLY_SERVER_RING_H
 #define TALLY_SERVER_RING_H
 
@@ -28,10 +30,10 @@ struct ring_flow {
 };
 
 struct ring {
-    TAILQ_HEAD(ring_flows, ring_flow) flows; /* borrowed; the first one had the last turn */
+    TAILQ_HEAD(ring_flows, ring_flow) flows; /* borrowed; the first flow had the last turn */
     size_t count;                            /* number of flows */
-    int64_t quantum_ns;                      /* credit that a flow gets a round */
-    int64_t given_ns;                        /* credit that each flow got so far, mean */
+    int64_t quantum_ns;                      /* credit that a flow gets in each round */
+    int64_t given_ns;                        /* mean credit that each flow got so far */
 };
 
 static inline void ring_init(struct ring *ring, int64_t quantum_ns)
@@ -42,7 +44,8 @@ static inline void ring_init(struct ring *ring, int64_t quantum_ns)
     ring->given_ns = 0;
 }
 
-/* Add a flow that is not in the ring: with the rest of its debt or credit, or with a quantum. */
+/* Add a flow that is not in the ring. Its credit is the debt or credit that remains since it
+ * left, or a quantum. */
 static inline void ring_enter(struct ring *ring, struct ring_flow *flow)
 {
     const int64_t given_ns = ring->given_ns - flow->left_ns;
@@ -53,7 +56,8 @@ static inline void ring_enter(struct ring *ring, struct ring_flow *flow)
         flow->credit_ns = ring->quantum_ns;
         TAILQ_INSERT_TAIL(&ring->flows, flow, link);
     } else {
-        /* The flow continues its last turn, or ring_turn() ends that turn with a quantum. */
+        /* With credit the flow continues its last turn; with debt ring_turn() gives the flow a
+         * quantum, which ends the turn. */
         TAILQ_INSERT_HEAD(&ring->flows, flow, link);
     }
     ring->count++;
@@ -68,8 +72,8 @@ static inline void ring_leave(struct ring *ring, struct ring_flow *flow)
     flow->left_ns = ring->given_ns;
 }
 
-/* If no flow has credit, give all flows the credit of the rounds that pass before one of them gets
- * some. Otherwise long work of all flows would cost thousands of rounds. */
+/* If no flow has credit, give all flows at once the credit of the rounds until the first flow
+ * has credit. Otherwise long work in all flows would cost thousands of rounds. */
 static inline void ring_pass_rounds(struct ring *ring)
 {
     struct ring_flow *flow = NULL;
@@ -88,8 +92,8 @@ static inline void ring_pass_rounds(struct ring *ring)
     }
 }
 
-/* Pass the turn to the first flow with credit and return that flow; NULL: the ring is empty. The
- * same flow keeps the turn until it has paid its credit or left the ring. */
+/* Pass the turn to the first flow with credit and return that flow; NULL: the ring is empty. A
+ * flow keeps the turn until it has used its credit or left the ring. */
 static inline struct ring_flow *ring_turn(struct ring *ring)
 {
     struct ring_flow *flow = TAILQ_FIRST(&ring->flows);
@@ -107,15 +111,16 @@ static inline struct ring_flow *ring_turn(struct ring *ring)
     return flow;
 }
 
-/* Returns the flow after this one; after the last one the first one. */
+/* Returns the next flow; after the last flow, the first one. */
 static inline struct ring_flow *ring_next(const struct ring *ring, const struct ring_flow *flow)
 {
     struct ring_flow *next = TAILQ_NEXT(flow, link);
     return next != NULL ? next : TAILQ_FIRST(&ring->flows);
 }
 
-/* Subtract a cost from the credit of a flow, in the ring or not. The debt grows to most_debt_ns at
- * most; if no other flow is in the ring, to 1 ns, so that the flow loses its turn. */
+/* Subtract a cost from the credit of a flow, which may be outside the ring. The debt grows to
+ * at most most_debt_ns. If no other flow is in the ring, the debt is at most 1 ns, which ends
+ * the turn of the flow. */
 static inline void ring_pay(const struct ring *ring, struct ring_flow *flow, uint64_t cost_ns,
                             int64_t most_debt_ns)
 {

@@ -1,6 +1,6 @@
-/* The modules of the running service and its phase. service.c creates the modules; all code above
- * the scheduler borrows them from this record. There is no other shared state. Each module gets the
- * modules that it depends on when it is created.
+/* The modules of the running service and its phase. service.c creates the modules; all code
+ * above the scheduler borrows them from this record. There is no other shared state. When a
+ * module is created, it gets pointers to the modules that it depends on.
  *
  * docs/design/architecture.md has the table of threads.
  * All signals are blocked before the first thread starts; only main waits for signals.
@@ -17,7 +17,7 @@ enum server_phase {
     SERVER_STARTING,
     SERVER_READY,
     SERVER_DRAINING, /* not ready, but new connections are still served */
-    SERVER_CLOSING,  /* only open connections are served */
+    SERVER_CLOSING,  /* open connections are served, new ones are not accepted */
     SERVER_STOPPING
 };
 

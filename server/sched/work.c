@@ -13,7 +13,8 @@
 #include <sys/queue.h>
 
 enum {
-    GRAIN_BYTES = 64 << 10 /* text of a piece: its work takes ten times as long as a wake-up */
+    /* bytes of text in a piece, which takes ten times as long as a wake-up */
+    GRAIN_BYTES = 64 << 10
 };
 
 /* A job in pieces, on the stack of the thread that created it. That thread waits until no other
@@ -40,11 +41,12 @@ struct work_pool {
     pthread_t threads[];
 };
 
-/* State of a thread of the pool; all zero in other threads. */
+/* State of a thread of the pool; all zero in threads outside the pool. */
 static _Thread_local struct {
     bool of_pool;
-    uint64_t nested_ns;                /* time for which the current work was interrupted */
-    uint64_t rest_until[LINE_CLASSES]; /* earliest time of an interruption by each class */
+    uint64_t nested_ns; /* time for which the current work was interrupted */
+    /* time before which each class may not interrupt the current work */
+    uint64_t rest_until[LINE_CLASSES];
 } worker;
 
 bool work_given_up(struct request *request)
@@ -64,8 +66,8 @@ bool work_given_up(struct request *request)
 
 /* ---- requests ---- */
 
-/* Returns the next request of a class, or NULL. Expired requests are added to the chain. Thread: a
- * holder of the lock. */
+/* Returns the next request of a class, or NULL. Expired requests are added to the chain.
+ * Thread: a holder of the lock. */
 static struct request *next_request(struct work_pool *pool, unsigned class,
                                     struct request **expired)
 {
@@ -81,8 +83,8 @@ static struct request *next_request(struct work_pool *pool, unsigned class,
     }
 }
 
-/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock; the
- * lock is released while the request runs. */
+/* Run the next request of a class to its end. Thread: one of the pool, a holder of the lock;
+ * the lock is released while the request runs. */
 static void run_next(struct work_pool *pool, unsigned class)
 {
     struct request *expired = NULL;
@@ -106,8 +108,8 @@ static void run_next(struct work_pool *pool, unsigned class)
 
 /* ---- between two pieces ---- */
 
-/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread: one
- * of the pool, a holder of the lock; the lock is released while the request runs. */
+/* Run a waiting request of a shorter class, between two pieces of work of this class. Thread:
+ * one of the pool, a holder of the lock; the lock is released while the request runs. */
 static void run_shorter(struct work_pool *pool, unsigned class)
 {
     const uint64_t now_ns = clock_now_ns();
@@ -159,8 +161,8 @@ static void run_piece(struct work_pool *pool, struct parallel_job *job)
     }
 }
 
-/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that thread
- * may get no processor while loops are busy. */
+/* Run all pieces in the calling loop: waking a thread takes longer than a piece, and that
+ * thread may get no processor while loops are busy. */
 static bool run_alone(const struct request *request, int count, parallel_piece piece,
                       void *context)
 {
@@ -213,9 +215,9 @@ struct work_parallel work_parallel(struct work_pool *pool, const struct request 
 
 /* ---- threads ---- */
 
-/* Run a piece of a job of the class that another thread has begun, else the next request. Returns
- * false if the class has neither. Thread: one of the pool, a holder of the lock; the lock is
- * released while the work runs. */
+/* Run a piece of a job that another thread has begun in this class; if there is none, run the
+ * next request of the class. Returns false if the class has neither. Thread: one of the pool, a
+ * holder of the lock; the lock is released while the work runs. */
 static bool serve_class(struct work_pool *pool, unsigned class)
 {
     struct parallel_job *job = TAILQ_FIRST(&pool->jobs);
@@ -235,7 +237,8 @@ static bool serve_class(struct work_pool *pool, unsigned class)
     return any;
 }
 
-/* Serve the next class that has work. Returns false if none has. Thread: as for serve_class(). */
+/* Serve the next class that has work. Returns false if no class has work. Thread: as for
+ * serve_class(). */
 static bool work_once(struct work_pool *pool)
 {
     bool done = false;

@@ -1,19 +1,21 @@
-/* The threads for work that would block an HTTP thread: parsing and printing of long texts,
+/* The thread pool for work that would block an HTTP thread: parsing and printing of long texts,
  * decompression of bodies, compression of answers, moves of large payloads.
  *
- * line.h defines which request is next. An idle thread serves the classes of the line round robin.
- * In each class it first runs pieces of work that another thread has begun (work_parallel()), so
- * that few long requests are in progress at a time.
+ * line.h defines the order of the requests. An idle thread serves the classes of the line round
+ * robin. In each class it first runs pieces of work that another thread has begun
+ * (work_parallel()), so that few long requests are in progress at a time.
  *
  * All work is done in pieces of about a millisecond (proto/parallel.h). Between two pieces a
  * thread checks two things:
- *   - The client has closed the connection, or the deadline has passed: no further piece is begun.
- *   - A request of a shorter class waits: the thread runs that request to its end, on the stack of
- *     the interrupted work, and then continues the interrupted work for at least as long. So a short
- *     text waits for a piece and not for a long text, and a long text keeps half of the thread.
+ *   - If the client has closed the connection or the deadline has passed, no further piece is
+ *     begun.
+ *   - If a request of a shorter class waits, the thread runs that request to its end on the
+ *     stack of the interrupted work. Then the thread continues the interrupted work for at
+ *     least as long. So a short text waits for a piece, not for a whole long text, and a long
+ *     text keeps half of the thread's time.
  *
- * The pool never refuses work: a waiting request has a connection and memory that were admitted, so
- * --max-connections and --memory-budget bound the line. */
+ * The pool never refuses work: a waiting request has a connection and memory that were
+ * admitted, so --max-connections and --memory-budget bound the line. */
 #ifndef TALLY_SERVER_WORK_H
 #define TALLY_SERVER_WORK_H
 
@@ -27,8 +29,8 @@ struct line;
 struct request;
 struct work_pool; /* opaque */
 
-/* A job does the work and then hands the request over (queue_push, completion_post,
- * work_submit). */
+/* A job does the work and then hands the request over (queue_push(), completion_post(),
+ * work_submit()). */
 typedef void (*work_job)(struct request *request);
 
 MUST_CHECK enum status work_pool_create(size_t threads, struct work_pool **out,
@@ -42,19 +44,20 @@ void work_pool_destroy(struct work_pool *pool);
 void work_submit(struct work_pool *pool, struct request *request, uint64_t cost_ns,
                  work_job job);
 
-/* Runs the pieces of a request's work in the calling thread and in idle threads of the pool. Codecs
- * see the member `parallel`. The work is given up if the client has closed the connection or the
- * deadline has passed. A loop runs all pieces itself, without interruption. Thread: the request's
- * owner. */
+/* Runs the pieces of a request's work in the calling thread and in idle threads of the pool.
+ * Codecs get the member `parallel`. The work stops if the client has closed the connection or
+ * the deadline has passed. If the owner is a loop, it runs all pieces itself, without
+ * interruption. Thread: the request's owner. */
 struct work_parallel {
-    struct parallel parallel; /* first member: work.c casts its address to the whole */
+    /* first member, because work.c casts its address to the whole record */
+    struct parallel parallel;
     struct work_pool *pool;
     const struct request *request;
 };
 struct work_parallel work_parallel(struct work_pool *pool, const struct request *request);
 
-/* Returns true if the work of a request must be given up, and replaces its error, which a codec may
- * have set, by CLIENT_GONE or DEADLINE_PASSED. Thread: the owner. */
+/* Returns true if the work of a request must stop. Then the error of the request, which a codec
+ * may have set, is replaced by CLIENT_GONE or DEADLINE_PASSED. Thread: the owner. */
 bool work_given_up(struct request *request);
 
 /* The line of the requests that wait; for line_sweep(), line_wait_ns() and line_count(). */

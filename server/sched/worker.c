@@ -22,12 +22,13 @@
 
 enum {
     BACK_OFF_DOUBLINGS = 6,
-    SMALL_TRIAL = 1 << 10, /* elements of the two trials of a device: 4 KiB and 4 MiB */
+    /* elements of the two trials of a device: 4 KiB and 4 MiB */
+    SMALL_TRIAL = 1 << 10,
     LARGE_TRIAL = 1 << 20
 };
 
-/* Most estimated time of a batch with the normal timeout; a longer batch gets more in
- * proportion. */
+/* Longest estimated time of a batch with the normal timeout. The timeout of a longer batch
+ * grows in proportion. */
 #define TIMEOUT_COST_NS (UINT64_C(1) << 28)
 
 #define IDLE_WAIT_NS (3600 * NS_PER_S) /* any long time: an idle worker has nothing to check */
@@ -74,11 +75,12 @@ void worker_deinit(struct worker *worker)
     MUST(pthread_mutex_destroy(&worker->lock));
 }
 
-/* Set the state; with an error, count and store it. The caller then calls plan->changed(), which
- * takes no worker's lock. Thread: a holder of the lock. */
+/* Set the state. If there is an error, count and store it. The caller then calls
+ * plan->changed(), which locks no worker. Thread: a holder of the lock. */
 static void set_state(struct worker *worker, enum device_state state, const char *error)
 {
     atomic_store(&worker->state, state);
+    MUST(pthread_cond_broadcast(&worker->changed));
     if (error != NULL) {
         worker->stats.errors++;
         (void)snprintf(worker->stats.last_error, sizeof worker->stats.last_error, "%s", error);
@@ -105,8 +107,8 @@ static void worker_fail(struct worker *worker, const char *reason)
     disable_and_unlock(worker, DEVICE_FAILED, reason);
 }
 
-/* The device has failed while it ran a batch. After the call no mate takes a request, so that the
- * requests of the batch may be queued again. */
+/* Report that the device failed during a batch. After this call the other workers of the device
+ * take no request, so the requests of the batch may be queued again. */
 static void device_fail(struct worker *worker, const char *reason)
 {
     for (size_t i = 0; i < worker->mate_count && !worker->info.host_memory; i++) {
@@ -115,8 +117,8 @@ static void device_fail(struct worker *worker, const char *reason)
     worker_fail(worker, reason);
 }
 
-/* Begin a call of the driver. batch: the requests of a run, which the record owns until call_end();
- * cost_ns: their estimated time. */
+/* Begin a call of the driver. batch: the requests of a run, which the record owns until
+ * call_end(); cost_ns: the estimated time of the batch. */
 static void call_begin(struct worker *worker, enum worker_call call, struct request *batch,
                        size_t count, uint64_t cost_ns)
 {
@@ -136,9 +138,9 @@ static void call_begin(struct worker *worker, enum worker_call call, struct requ
     MUST(pthread_mutex_unlock(&worker->lock));
 }
 
-/* End a call of the driver. *batch: the requests that the record still owns. Returns false if the
- * call missed its deadline; then *batch is at most a slice, the orphans are freed, and the device
- * is FAILED. */
+/* End a call of the driver. *batch: the requests that the record still owns. Returns false if
+ * the call missed its deadline; then *batch is a slice or NULL, the orphans are freed, and the
+ * device is FAILED. */
 static bool call_end(struct worker *worker, struct request **batch)
 {
     MUST(pthread_mutex_lock(&worker->lock));
@@ -152,7 +154,8 @@ static bool call_end(struct worker *worker, struct request **batch)
     worker->orphan_count = 0;
     worker->orphan_reserved = 0;
     if (!in_time) {
-        set_state(worker, DEVICE_FAILED, NULL); /* no changed(): not usable before, either */
+        /* changed() is not called, because the device was not usable before, either */
+        set_state(worker, DEVICE_FAILED, NULL);
     }
     MUST(pthread_mutex_unlock(&worker->lock));
     if (!in_time) {
@@ -177,14 +180,15 @@ static void fail_requests(const struct worker *worker, struct request *first, co
                     worker->number, worker->info.name, verb, reason);
 }
 
-/* Remove the requests of the running batch from the worker and return them. The worker keeps their
- * memory (struct worker_orphan), because the device may still write to it. Returns NULL for a
- * slice, which stays with the worker. Thread: a holder of the lock. */
+/* Remove the requests of the running batch from the worker and return them. The worker keeps
+ * their memory (struct worker_orphan), because the device may still write to it. A slice stays
+ * with the worker; then the function returns NULL. Thread: a holder of the lock. */
 static struct request *orphan_batch(struct worker *worker)
 {
     struct request *first = worker->batch;
     if (first->slice.advance != NULL) {
-        /* The loop may still write to the block of a slice: keep the slice, and mark it. */
+        /* The loop may still write to the block of a slice: the worker keeps the slice and
+         * marks it. */
         atomic_store_explicit(&first->slice.overdue, true, memory_order_relaxed);
         return NULL;
     }
@@ -267,8 +271,9 @@ static uint64_t fill_jobs(struct worker *worker, const struct request *first)
     return cost_ns;
 }
 
-/* Record in the requests, the worker's statistics and the metrics that a batch is computed. models:
- * room for the model of each request. Returns the nanoseconds that the device worked. */
+/* Record in the requests, the worker's statistics and the metrics that a batch was computed.
+ * models: array that receives the model of each request. Returns the nanoseconds that the
+ * device worked. */
 static uint64_t record_batch(struct worker *worker, struct request *first, size_t count,
                              int *models, const struct scan_report *report)
 {
@@ -276,7 +281,8 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
                                           .compute_ns = report->compute_ns,
                                           .download_ns = report->download_ns};
     uint64_t now_ns = clock_now_ns();
-    uint64_t busy_ns = clock_span_ns(first->times.started, now_ns); /* equal for all */
+    /* equal for all requests of the batch */
+    uint64_t busy_ns = clock_span_ns(first->times.started, now_ns);
     bool counts = first->slice.advance == NULL || first->slice.last;
     uint64_t elements = 0;
     uint64_t bytes = 0;
@@ -303,8 +309,8 @@ static uint64_t record_batch(struct worker *worker, struct request *first, size_
     return busy_ns;
 }
 
-/* Record a computed batch, charge its clients, and hand its requests to their loops, or a slice to
- * its cursor. Returns the next slice if the worker is to compute it now, else NULL. */
+/* Record a computed batch, charge its clients, and hand the requests to their loops (a slice to
+ * its cursor). Returns the next slice if the worker must compute it now, else NULL. */
 static struct request *finish_batch(struct worker *worker, struct request *first, size_t count,
                                     const struct scan_report *report)
 {
@@ -318,8 +324,8 @@ static struct request *finish_batch(struct worker *worker, struct request *first
     return NULL;
 }
 
-/* Queue the requests of a failed device again, whose inputs are intact. End those that were queued
- * again before. */
+/* Queue the requests of a failed device again; their inputs are intact. End the requests that
+ * were queued again before. */
 static void retry_requests(struct worker *worker, struct request *first, const char *reason)
 {
     struct request_list again = {.first = NULL};
@@ -340,8 +346,8 @@ static void retry_requests(struct worker *worker, struct request *first, const c
     }
 }
 
-/* Run a batch and hand over every request. *next: the next slice if the worker owns it, else NULL.
- * Returns false if the device is out of use. */
+/* Run a batch and hand over every request. *next: the next slice if the worker owns one, else
+ * NULL. Returns false if the device is out of use. */
 static bool run_batch(struct worker *worker, struct request *first, size_t count,
                       struct request **next)
 {
@@ -373,7 +379,8 @@ static bool run_batch(struct worker *worker, struct request *first, size_t count
     if (status == STATUS_OK) {
         *next = finish_batch(worker, first, count, &report);
     } else if (count > 1 && report.inputs_intact) {
-        /* The batch is too large for the device, and its inputs are intact: run them one by one. */
+        /* The batch is too large for the device, and its inputs are intact: run them one by
+         * one. */
         for (struct request *request = first; request != NULL; request = request->line.next) {
             request->scan.alone = true;
         }
@@ -439,8 +446,8 @@ bool worker_scan_here(struct worker *worker, struct request *request)
 
 /* ---- the worker's thread ---- */
 
-/* Have the driver measure a scan. *ns: its time; 0: there was no memory for it. Returns false if the
- * device is out of use. */
+/* Let the driver run and measure a test scan. *ns: the time of the scan; 0: there was no memory
+ * for the scan. Returns false if the device is out of use. */
 static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t elements,
                          uint64_t *ns)
 {
@@ -459,8 +466,8 @@ static bool measure_scan(struct worker *worker, enum dtype dtype, uint64_t eleme
     return status != STATUS_DEVICE_ERROR;
 }
 
-/* Measure the pace of the device with scans of the worker's own, so that no request is spent on it.
- * anew: forget earlier measurements. Returns false if the device is out of use. */
+/* Measure the pace of the device with test scans, so that no request is needed for the
+ * measurement. anew: forget earlier measurements. Returns false if the device is out of use. */
 static bool measure_pace(struct worker *worker, bool anew)
 {
     static const enum dtype dtypes[PACE_KINDS] = {
@@ -486,11 +493,31 @@ static bool measure_pace(struct worker *worker, bool anew)
     return true;
 }
 
-/* Open the device; build and test all its kernels; measure it. Returns false if that fails, or if
- * the worker must stop. */
+/* Wait until the first worker of the device has measured the pace, or has failed. The first
+ * worker itself does not wait. So no request is dispatched to a device of unknown pace, and the
+ * other workers do not slow the measurement. They open the device after the driver has compiled
+ * the kernels. Returns false if the worker must stop. */
+static bool await_first(struct worker *worker)
+{
+    struct worker *first = &worker->mates[0];
+    MUST(pthread_mutex_lock(&first->lock));
+    while (first != worker && worker_state(first) == DEVICE_OPENING &&
+           !atomic_load(&first->stopping)) {
+        MUST(pthread_cond_wait(&first->changed, &first->lock));
+    }
+    const bool stopping = atomic_load(&first->stopping);
+    MUST(pthread_mutex_unlock(&first->lock));
+    return !stopping;
+}
+
+/* Open the device, build and test all its kernels, and measure its pace. Returns false if a
+ * step fails or the worker must stop. */
 static bool open_device(struct worker *worker)
 {
     const struct worker_plan *plan = worker->plan;
+    if (!await_first(worker)) {
+        return false;
+    }
     uint64_t began_ns = clock_now_ns();
     struct request *none = NULL;
     struct error err = ERROR_INIT;
@@ -522,22 +549,24 @@ static bool open_device(struct worker *worker)
     if (worker->first && !measure_pace(worker, true)) {
         return false;
     }
-    MUST(pthread_mutex_lock(&worker->lock));
-    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s",
-                   plan->driver->info(worker->device)->lookback);
-    set_state(worker, DEVICE_READY, NULL);
-    plan->changed(plan->pool); /* before the unlock: a reader of the statistics sees both */
-    MUST(pthread_mutex_unlock(&worker->lock));
-    log_message(worker->plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
+    const char *lookback = plan->driver->info(worker->device)->lookback;
+    /* This line is logged before the state changes: then the main thread logs that the service is
+     * ready. */
+    log_message(plan->parts.log, worker->first ? LOG_INFO : LOG_DEBUG,
                 "device %zu (%s, %s) is ready after %llu ms; look-back: %s", worker->number,
                 worker->info.name, worker->info.platform,
-                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS),
-                worker->stats.lookback);
+                (unsigned long long)((clock_now_ns() - began_ns) / NS_PER_MS), lookback);
+    MUST(pthread_mutex_lock(&worker->lock));
+    (void)snprintf(worker->stats.lookback, sizeof worker->stats.lookback, "%s", lookback);
+    set_state(worker, DEVICE_READY, NULL);
+    /* before the unlock: a reader that finds the device READY also finds the queue usable */
+    plan->changed(plan->pool);
+    MUST(pthread_mutex_unlock(&worker->lock));
     return true;
 }
 
-/* Mark the device FAILED because a mate has found it out of use. The mate has counted and logged the
- * failure. */
+/* Mark the device FAILED because another worker has found it out of use. That worker has
+ * counted and logged the failure. */
 static void follow_mate(struct worker *worker)
 {
     MUST(pthread_mutex_lock(&worker->lock));
@@ -592,7 +621,8 @@ static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
     (void)pthread_setname_np(pthread_self(), "tally-device");
-    machine_step_back(MACHINE_BEHIND_HTTP); /* threads that the driver starts inherit it */
+    /* threads that the driver starts inherit the priority */
+    machine_step_back(MACHINE_BEHIND_HTTP);
     struct request *none = NULL;
     bool stop = false;
     while (!stop) {

@@ -1,10 +1,11 @@
-/* Number text against charconv: random float32 and float64, of any bits and without exponents in
- * turn, are printed, with the same digits as std::to_chars(), and read back; and texts with more
- * digits are read, as std::from_chars() reads them.
+/* Check number text against charconv. Random float32 and float64 numbers are printed, and the
+ * digits must equal those of std::to_chars(); then the text is read back. Half of the numbers
+ * have random bits. The other half have a magnitude that is printed without an exponent. Texts
+ * with more digits are read as well, and must give the numbers that std::from_chars() gives.
  *
  *   build/release/tests/accuracy/number_text [--all]     10^6 of each; 10^9 and 10^8
  *
- * Prints what differs; its exit status says whether anything does. */
+ * Prints every difference. Exit status 0: none. */
 #include "proto/json/number_text.h"
 
 #include <charconv>
@@ -27,7 +28,8 @@ uint64_t next_random()
     return seed ^= seed << 17;
 }
 
-/* A decimal without its notation: d.ddd without zeros at the end, and the power of ten of d. */
+/* A decimal number in a form that does not depend on its notation: the digits d.ddd without
+ * trailing zeros, and the power of ten of the first digit. */
 struct decimal_value {
     char digits[32];
     int count;
@@ -37,7 +39,7 @@ struct decimal_value {
 decimal_value decimal_of(const char *p, const char *end)
 {
     decimal_value d = {{}, 0, 0};
-    int places = 0; /* up to the point, from the first digit on */
+    int places = 0; /* digits between the first one and the decimal point */
     bool fraction = false;
     for (p += *p == '-'; p < end && *p != 'e'; p++) {
         if (*p == '.') {
@@ -69,14 +71,15 @@ bool same(const decimal_value &a, const decimal_value &b)
     std::exit(1);
 }
 
-/* All of `text`, which ends with a comma, is read as `expected` is. */
+/* Check that all numbers of `text`, which ends with a comma, are read as those of
+ * `expected`. */
 template <typename T>
 void check_reading(enum dtype dtype, std::vector<char> &text, const std::vector<T> &expected)
 {
     std::vector<T> back(expected.size());
     const char *p = text.data();
     const char *end = p + text.size();
-    for (size_t i = 0; i < back.size(); p++) { /* past the comma */
+    for (size_t i = 0; i < back.size(); p++) { /* skips the comma */
         number_run run = number_run_reader_of(dtype)(p, end, back.size() - i, &back[i]);
         number_result result = NUMBER_OK;
         const char *after =
@@ -106,7 +109,7 @@ template <typename T> void check_few(enum dtype dtype, const std::vector<T> &val
         char *their_end = std::to_chars(theirs, theirs + sizeof theirs - 1, value,
                                         std::chars_format::scientific)
                               .ptr;
-        *their_end = '\0'; /* where its exponent ends */
+        *their_end = '\0'; /* end of the exponent */
         if (!same(decimal_of(p, comma), decimal_of(theirs, their_end)) ||
             (*p == '-') != std::signbit(value)) {
             differs("printed otherwise", p, comma);
@@ -117,7 +120,7 @@ template <typename T> void check_few(enum dtype dtype, const std::vector<T> &val
     check_reading(dtype, text, values);
 }
 
-/* Texts of up to 19 digits in all, most of them no shortest ones. */
+/* Texts with up to 19 digits; most are not the shortest text of their number. */
 template <typename T>
 void check_texts(enum dtype dtype, const std::vector<T> &values, bool moderate)
 {
@@ -135,7 +138,7 @@ void check_texts(enum dtype dtype, const std::vector<T> &values, bool moderate)
                 .ptr;
         T nearest = 0;
         if (std::from_chars(one, end, nearest).ec != std::errc()) {
-            continue; /* too large, or far too small */
+            continue; /* the value overflows, or underflows */
         }
         text.insert(text.end(), one, end);
         text.push_back(',');
@@ -144,7 +147,7 @@ void check_texts(enum dtype dtype, const std::vector<T> &values, bool moderate)
     check_reading(dtype, text, expected);
 }
 
-/* A number that is printed without an exponent. */
+/* Return a number that is printed without an exponent. */
 template <typename T> T moderate_of(T value)
 {
     int exponent = 0;

@@ -2,15 +2,18 @@
 
     build/venv/bin/python tests/accuracy/run.py [--quick] [--torch] [--types LIST]
 
-Starts tallyd on a free port, sends each input as raw bytes, and prints for every output the largest and the mean
-distance from the exact running sum, in units in the last place of the element type at that sum (0.5 is a correctly
-rounded result). Every output of Tally must be the exact sum, rounded once: an output that is not ends the run with
-status 1. --quick: a thousand elements of each kind, for the test suite. math.fsum sums the elements up to each output
-as float64, and its result is rounded to the element type; lines of more than 1000 elements are left out there.
+Starts tallyd on a free port, sends each input as raw bytes, and prints for every output the
+largest and the mean distance from the exact running sum, in units in the last place of the
+element type at that sum (0.5 is a correctly rounded result). Every output of Tally must be the
+exact sum, rounded once: an output that is not ends the run with status 1. --quick: a thousand
+elements of each kind, for the test suite. math.fsum sums the elements up to each output as
+float64, and its result is rounded to the element type; it is measured only for lines of at most
+1000 elements.
 
-The exact sums are integers: every input is a multiple of 2^-1074. They are kept as limbs of 38 bits, one array of
-running sums for each, so that NumPy adds them: ten million limbs stay below 2^63. Of more than a million outputs
-every 97th is looked at.
+The exact sums are integers: every input is a multiple of 2^-1074. Each integer is split into
+limbs of 38 bits, and NumPy sums the limbs of each position separately: the sum of ten million
+limbs stays below 2^63. If a line has more than a million outputs, only every 97th output is
+compared.
 """
 
 import argparse
@@ -30,9 +33,9 @@ NMANT = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}
 MINEXP = {"float16": -14, "bfloat16": -126, "float32": -126, "float64": -1022}
 
 
-# ---- element types: NumPy has no bfloat16, whose numbers travel as uint16 ----
+# ---- element types; bfloat16, which NumPy lacks, is passed as uint16 ----
 def encode(values, name):
-    """float64 values that the type holds after rounding: (elements, the same as float64)."""
+    """Convert float64 values to a type: (elements, the rounded values as float64)."""
     if name != "bfloat16":
         elements = values.astype(name)
         return elements, elements.astype(np.float64)
@@ -61,15 +64,16 @@ def kinds(n, name, rng):
 
 # ---- exact sums ----
 def split(x, low):
-    """Limb after limb of float64 numbers in units of 2^low, each with the number's sign."""
+    """Split float64 numbers into limbs, in units of 2^low; each limb has the sign of its number.
+    Yields the lowest limb first."""
     mantissa, exponent = np.frexp(x)
     whole = (mantissa * 2.0**53).astype(np.int64)
     shift = exponent.astype(np.int64) - 53 - low
-    whole >>= np.minimum(np.maximum(-shift, 0), 63)  # only zeros fall off
+    whole >>= np.minimum(np.maximum(-shift, 0), 63)  # drops only zero bits
     shift = np.maximum(shift, 0)
     sign, magnitude = np.sign(whole), np.abs(whole)
     for index in range(int(shift.max()) // LIMB + 3):
-        move = shift - index * LIMB  # of the 53 bits, in this limb
+        move = shift - index * LIMB  # position of the 53 bits in this limb
         up, down = np.clip(move, 0, LIMB), np.clip(-move, 0, 62)
         yield sign * np.where(
             move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK
@@ -77,7 +81,8 @@ def split(x, low):
 
 
 def value_of(limbs, low):
-    """Sum of limbs of any sign, as float64 good to its last bits: what cancels does so before anything is rounded."""
+    """Sum of signed limbs as float64, accurate to the last bits: cancellation happens before any
+    rounding."""
     carry, rest = 0, []
     for limb in limbs:
         total = limb + carry
@@ -90,7 +95,7 @@ def value_of(limbs, low):
 
 
 class Exact:
-    """The running sums of x, at those places where they are looked at."""
+    """The exact running sums of x at the places that are compared."""
 
     def __init__(self, x, places):
         used = x[x != 0]
@@ -99,7 +104,7 @@ class Exact:
         self.value = value_of(self.limbs, self.low)
 
     def distance(self, got):
-        """got - the sum, for finite float64 numbers."""
+        """got minus the exact sum, for finite float64 numbers."""
         limbs = list(split(got, self.low))
         none = np.zeros(len(got), np.int64)
         pairs = max(len(limbs), len(self.limbs))
@@ -132,7 +137,8 @@ def torch_sums(elements, name):
 
 
 def fsum_sums(elements, name):
-    """Of each prefix by itself; bfloat16 and others are rounded a second time."""
+    """math.fsum() of each prefix. For types narrower than float64 the result is rounded a second
+    time."""
     values = decode(elements, name).tolist()
     sums = np.array([math.fsum(values[: k + 1]) for k in range(len(values))])
     with np.errstate(over="ignore"):
@@ -140,7 +146,8 @@ def fsum_sums(elements, name):
 
 
 def systems(base, name, with_torch, length):
-    """Name, sums of a line, and whether every output must be exact."""
+    """Yields (name, function that computes the sums of a line, whether every output must be
+    exact)."""
     yield "tally", lambda x: tally(base, x, name), True
     if length <= 1000:
         yield "math.fsum", lambda x: fsum_sums(x, name), False
@@ -152,7 +159,8 @@ def systems(base, name, with_torch, length):
 
 # ---- the table ----
 def range_end(name):
-    """From here on a sum rounds to an infinity: half a unit beyond the largest number."""
+    """The smallest sum that rounds to infinity: half a unit above the largest number of the
+    type."""
     largest = np.finfo(np.float32 if name == "bfloat16" else name).max
     if name == "bfloat16":
         largest = np.ldexp(2.0 - 2.0**-7, 127)
@@ -160,7 +168,8 @@ def range_end(name):
 
 
 def are_rounded_once(error, got, exact, name):
-    """Of each output: is no number of the type nearer to the sum? The errors have their last bits rounded."""
+    """Whether each output is a number of the type that is nearest to the exact sum. The
+    comparison allows for the rounding in the last bits of `error`."""
     outside = np.abs(exact.value) >= range_end(name)
     half = ulps(exact.value, name) / 2 * (1 + 1e-12)
     infinite = np.isinf(got) & (np.sign(got) == np.sign(exact.value))
@@ -168,7 +177,8 @@ def are_rounded_once(error, got, exact, name):
 
 
 def measure(x, name, exact, places, run, must_be_exact):
-    """(largest, mean, outputs out of range, is every output rounded once, where that must be)"""
+    """Returns the largest error, the mean error, the number of outputs out of range, and false
+    if outputs are not the exact sums rounded once although `must_be_exact` demands it."""
     got = decode(run(x)[places], name)
     finite = np.isfinite(got)
     error = exact.distance(np.where(finite, got, 0.0))

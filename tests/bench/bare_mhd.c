@@ -1,6 +1,7 @@
-/* The floor under the service's figures: libmicrohttpd alone, in external epoll loops, which
- * receives a body and answers a constant (or the body itself, `echo`), with no work in between. It
- * has as many threads as tallyd has for HTTP; the kernel deals connections out among them.
+/* The baseline of the service's figures: libmicrohttpd alone, in external epoll loops. It
+ * receives a body and answers with a constant, or with the body itself (`echo`), and does no
+ * work in between. It has as many threads as tallyd has for HTTP; the kernel distributes
+ * connections among them.
  *
  *     bare_mhd PORT [answer bytes | echo]
  *
@@ -103,7 +104,7 @@ enum {
     MOST_THREADS = 4
 };
 
-/* As `--http-loops 0`. */
+/* Number of threads, as tallyd chooses it for `--http-loops 0`. */
 static int threads_here(void)
 {
     cpu_set_t cpus;

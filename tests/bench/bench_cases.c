@@ -1,4 +1,5 @@
-/* The layouts, and which element types and flags each is measured with. */
+/* The table of layouts. Each row has the element types and flags with which its layout is
+ * measured. */
 #include "tests/bench/bench_cases.h"
 
 #include "proto/dtype.h"
@@ -69,8 +70,8 @@ int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3])
     return count;
 }
 
-/* What there is of each layout; of integers those with a sign: the others share their
- * kernels. */
+/* Flags and types of a layout. Unsigned integers are not measured, because they use the kernels
+ * of signed integers. */
 enum case_flag {
     EXCLUSIVE = 1,
     REVERSE = 2,
@@ -147,8 +148,8 @@ static int64_t at_least_1(int64_t step)
     return step > 1 ? step : 1;
 }
 
-/* The strides of a side; returns the elements that it spans, or would if nothing was
- * repeated. */
+/* Compute the strides of a side. Returns the number of elements that the side spans. A repeated
+ * dimension counts with its full size. */
 static int64_t lay_out(const struct side *side, const struct scan_desc *desc, int64_t *strides)
 {
     int64_t stride = at_least_1(side->step);

@@ -9,22 +9,22 @@ enum {
     CASES_MAX = 1024
 };
 
-/* How one side of a scan lies in memory. */
+/* Layout of the input or the output of a scan in memory. */
 struct side {
-    const char *order; /* its dimensions, outermost first: "10" is transposed; NULL: "012" */
-    int64_t step;      /* elements from one to the next in the innermost one; 0: 1 */
-    int64_t pad;       /* elements behind each run of that dimension */
+    const char *order; /* dimensions, outermost first: "10" is transposed; NULL: "012" */
+    int64_t step;      /* elements between neighbours of the innermost one; 0: 1 */
+    int64_t pad;       /* elements of padding after each run of the innermost dimension */
     const char *once;  /* dimensions that are repeated (stride 0); NULL: none */
 };
 
 struct layout {
     const char *name;
     int rank;
-    int64_t sizes[3]; /* -1: what fills the buffer */
+    int64_t sizes[3]; /* -1: chosen to fill the buffer */
     int axis;
     struct side in;
     struct side out;
-    const int64_t *strides; /* instead of `in`, if not NULL */
+    const int64_t *strides; /* used instead of `in`; or NULL */
     const int64_t *output_strides;
 };
 
@@ -37,16 +37,18 @@ struct bench_case {
     bool quick; /* also part of --quick */
 };
 
-/* Every case, or just the given shape in float32. How many there are. */
+/* Store all cases; if `shape` is not NULL, store only that shape, in float32. Returns the
+ * number of cases. */
 size_t bench_cases_make(const struct layout *shape, struct bench_case cases[CASES_MAX]);
 
 void bench_case_describe(const struct bench_case *c, char *text, size_t room);
 
-/* The largest tensor of the case whose sides fit in `bytes` each; false: not even one line. */
+/* Compute the largest tensor of the case with at most `bytes` per side. Returns false if not
+ * even one line fits. */
 bool bench_case_desc(const struct bench_case *c, size_t bytes, struct scan_desc *found);
 
-/* Up to three numbers of at least `least`, with commas; how many, 0: the text is something
- * else. */
+/* Parse up to three numbers of at least `least`, separated by commas. Returns their number, or
+ * 0 after a syntax error. */
 int bench_parse_numbers(const char *text, int64_t least, int64_t numbers[3]);
 
 #endif

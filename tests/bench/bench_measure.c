@@ -1,4 +1,4 @@
-/* Time, medians, elements. */
+/* Time, medians and test data for the benchmarks of kernels. */
 #include "tests/bench/bench_measure.h"
 
 #include <stdio.h>

@@ -1,10 +1,10 @@
 """(b) The same cumulative sums in NumPy, PyTorch, OpenVINO and ONNX Runtime, all on the CPU.
 
-No HTTP: tensors are in memory, outputs too, each engine in a process of its own. Engines and
-Tally take turns, call by call, after one call each that warms up; a ratio is the median over
-rounds of the engine's time to Tally's in the same round. Inputs are small random integers in
-whatever type, whose sums are exact in all of them: so that all outputs must be equal. Tally adds
-float32 up in float64, which the engines do not.
+No HTTP: inputs and outputs are in memory, and each engine is a process of its own. After one
+warm-up call each, Tally and the engines are called alternately. A ratio is the engine's time
+divided by Tally's time in the same round; the median over the rounds is reported. Inputs are
+small random integers, whose sums are exact in every type, so all outputs must be equal. Tally
+adds float32 in float64; the engines do not.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ ENGINES = ("numpy", "torch", "openvino", "onnxruntime")
 FLAGS = ("exclusive", "reverse")
 MEAN_GOAL = Goal(">=", 3)
 CALL_SECONDS = 30
-CASE_SECONDS = 5  # when so many are over a case ends, after ROUNDS_MIN rounds
+CASE_SECONDS = 5  # a case ends after this time, but not before ROUNDS_MIN rounds
 ROUNDS = 7
 ROUNDS_MIN = 3
-REST_SECONDS = 0.01  # between turns: threads of an engine spin for a while after a call
+REST_SECONDS = 0.01  # pause between calls: threads of an engine spin for a while after a call
 
-# Shapes that nobody tuned for: primes and odd sizes, 64 MiB and small ones.
+# Shapes for which no engine is tuned: primes and odd sizes, 64 MiB and small ones.
 CASES = [
     ("float32", (16777213,), 0),
     ("float32", (1021, 16411), 1),
@@ -66,12 +66,12 @@ CASES = [
     ("float32", (3, 4), 1),
 ]
 QUICK = [CASES[i] for i in (0, 2, 6, 9, 27)]
-LIMITS = {"float16": 1}  # of the inputs' size, or 8
+LIMITS = {"float16": 1}  # largest magnitude of the inputs; 8 for other types
 REASON_LENGTH = 60
 
 
 class Turns:
-    """A process that does one call for every line it gets."""
+    """A process that does one call for every line on its standard input."""
 
     def __init__(self, command, env=None):
         self.errors = tempfile.TemporaryFile()
@@ -107,21 +107,22 @@ class Turns:
 
 
 class Engine:
-    """An engine's process, started when first needed and again after it has died or hung."""
+    """The process of an engine. It is started when first needed, and again after it died or
+    hung."""
 
     def __init__(self, python, name):
         self.command = [python, load.HERE / "peers" / "compute_turns.py"]
         self.name, self.turns = name, None
 
     def prepare(self, case):
-        """Why it cannot run the case, or None."""
+        """Return the reason why the engine cannot run the case, or None."""
         if self.turns is None:
             self.turns = Turns(self.command, {"ENGINE": self.name})
         answer = self.attempt(json.dumps(case), 2 * CALL_SECONDS)
         return None if answer == "ready" else answer
 
     def attempt(self, text, seconds=CALL_SECONDS):
-        """Its answer, or "no: " and why not."""
+        """Return the engine's answer, or "no: " and the reason."""
         try:
             return self.turns.ask(text, seconds)
         except RuntimeError as error:
@@ -135,7 +136,7 @@ class Engine:
 
 
 def folder():
-    """Where tensors lie: in memory if there is room."""
+    """A temporary folder for tensors: in memory if there is room."""
     shm = load.shm_dir()
     roomy = shm and shutil.disk_usage(shm).free > 1 << 30
     return tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=shm if roomy else None)
@@ -146,7 +147,8 @@ def describe(dtype, shape, axis, *flags):
 
 
 def rounds_of(calls, settings):
-    """Seconds of each, round by round; a call that fails drops out with its reason."""
+    """Returns the seconds of each call in each round, and for each call that failed the reason.
+    A call that failed is not repeated in later rounds."""
     times, lost = {name: [] for name in calls}, {}
     began, done = time.monotonic(), 0
     while done < (settings.rounds or ROUNDS):
@@ -168,7 +170,8 @@ def same(path, other, dtype):
 
 
 def measure(where, engines, settings, dtype, shape, axis, *flags):
-    """Seconds of Tally and each engine, which outputs differ from Tally's, and who has no answer."""
+    """Measure one case: the seconds of Tally and each engine, the engines whose outputs differ from
+    Tally's, and those without an answer."""
     limit = LIMITS.get(dtype, 8)
     x = np.random.default_rng(1).integers(-limit, limit, shape, "i1", endpoint=True)
     source = os.path.join(where, "x")
@@ -224,7 +227,8 @@ def row_of(case, times, unequal, lost):
 
 
 def means(rows):
-    """Geometric means over all shapes, against each engine and all of them, and who lost where."""
+    """Geometric means over all shapes, for each engine and for all together, with the shapes where
+    Tally was slower."""
     rows = [row for row in rows if row.ratio is not None]
     for name in [*ENGINES, "all"]:
         seen = [r.figures["ratios"] for r in rows]

@@ -1,5 +1,4 @@
-/* What scans on processors are measured against: a copy with streaming stores, a few
- * work-items. */
+/* The baseline of scans on processors: a copy with streaming stores by a few work-items. */
 typedef float chunk_t __attribute__((ext_vector_type(16)));
 
 __kernel void copy_cpu(__global const chunk_t *in, __global chunk_t *out, ulong count)

@@ -1,9 +1,9 @@
-"""(g) tally.dask on three machines that are none (pairs.py): one float32 array through four
-chunkings, with one SHA-256, that of `tally cumsum` on the flat file; with a tallyd and with a
-worker killed in the middle, too. Beside it dask's own cumsum on the same chunks.
+"""(g) tally.dask on three simulated machines (pairs.py): one float32 array in four chunkings. Every
+chunking must give the SHA-256 of `tally cumsum` on the flat file, also when a tallyd or a worker
+is killed in the middle. dask's own cumsum on the same chunks is measured for comparison.
 
-8 GiB, or --bytes; --quick: 256 MiB. Needs twice as much of the disk, in --out.
-Every process works on the same processors, so that times tell what the ways cost, not how they
+The array has 8 GiB, or --bytes; --quick: 256 MiB. --out needs twice as much disk space.
+All processes share the same processors: the times show the overhead of each way, not how it
 would scale.
 """
 
@@ -24,13 +24,13 @@ from report import Goal, Row, failed
 sys.path.insert(0, str(load.ROOT / "client" / "python"))
 
 ROWS = 8
-MEMORY = 512 << 20  # of a pair
-BLOCK = 1 << 20  # elements of a row in a file of the input
-SECONDS = 900  # for one sum
+MEMORY = 512 << 20  # memory limit of a pair
+BLOCK = 1 << 20  # elements per row in each input file
+SECONDS = 900  # limit for one sum
 FLAT = ("--dtype", "float32", "--axis", "1", "--quiet")
 
 
-# Chunks of round sizes, and chunks whose ends lie anywhere.
+# Chunks with round sizes, and chunks that end at arbitrary positions.
 CHUNKINGS = {
     "1 row of 8 Mi": (1, 1 << 23),
     "8 rows of 1 Mi": (8, 1 << 20),
@@ -40,7 +40,8 @@ CHUNKINGS = {
 
 
 def make_input(folder, columns):
-    """The array as a Zarr and as a flat file; the digest of what NumPy gives for the whole."""
+    """Write the array as a Zarr and as a flat file. Returns the digest of NumPy's sums of the whole
+    array."""
     import numpy as np
     import zarr
 
@@ -83,7 +84,7 @@ def digest(array, chunks):
 
 
 class Runs:
-    """What is summed, and by whom."""
+    """The inputs of the runs, and the ways to sum them."""
 
     def __init__(self, settings, folder, pairs, client, columns, numpys):
         self.settings, self.folder, self.pairs, self.client = settings, folder, pairs, client
@@ -92,7 +93,8 @@ class Runs:
         self.size = f"{math.ceil(ROWS * columns * 4 / (1 << 20))} MiB"
 
     def one_request(self):
-        """(seconds, digest) of the command, which goes to one tallyd; its output is not stored."""
+        """Sum the flat file with the command and one tallyd. Returns (seconds, digest); the
+        output is hashed and not stored."""
         flat = self.folder / "in.raw"
         command = [load.BIN / "tally", "cumsum", *FLAT, "--shape", f"{ROWS},{self.columns}"]
         command += ["--url", self.urls[0], flat]
@@ -109,7 +111,8 @@ class Runs:
         return seconds, joined(rows)
 
     def summed(self, chunks, ours=True, disturb=None):
-        """(seconds, digest) of a Zarr through a chunking; `disturb` is called in the middle."""
+        """Sum the Zarr array with these chunks, and call `disturb` in the middle. Returns
+        (seconds, digest)."""
         import dask.array as da
         import zarr
 
@@ -137,7 +140,7 @@ class Runs:
             shutil.rmtree(out, ignore_errors=True)
 
     def restart(self, pair):
-        """What of a pair was killed."""
+        """Restart the killed processes of a pair."""
         if pair.tallyd.poll() is not None:
             pair.start_tallyd()
             pair.wait_ready()
@@ -146,7 +149,7 @@ class Runs:
         self.client.wait_for_workers(len(self.pairs.all), timeout=60)
 
     def memory(self):
-        """The most that a worker had, in MiB."""
+        """Largest peak memory of a worker, in MiB."""
         return max(load.rss_bytes(pair.worker.pid, "VmHWM") for pair in self.pairs.all) >> 20
 
 
@@ -192,8 +195,8 @@ def rows_of(runs):
 
 
 def beside_dask(runs, ours):
-    """dask's own cumsum on the same chunks: its time, and whether its bits are those of NumPy for
-    the whole."""
+    """dask's own cumsum on the same chunks: its time, and whether its bits equal NumPy's sums of
+    the whole array."""
     agree, seen, rows = 0, set(), []
     for name, chunks in CHUNKINGS.items():
         (seconds, memory), own_seconds = ours[name], None
@@ -202,7 +205,7 @@ def beside_dask(runs, ours):
             agree += found == runs.numpys
             seen.add(found)
             notes = f"dask's own {own_seconds:.1f} s"
-        except Exception as error:  # whatever a worker that is out of memory comes to
+        except Exception as error:  # any error that a worker raises when it runs out of memory
             notes = f"dask's own failed ({type(error).__name__})"
         runs.settings.note(f"{runs.size}, {name}: {notes}")
         rows.append(
@@ -252,5 +255,6 @@ def section(settings):
         pairs.start(cluster.scheduler_address, folder)
         client = stack.enter_context(distributed.Client(cluster))
         client.wait_for_workers(3, timeout=60)
-        client.run(exec, "import dask.array, tally.dask, zarr")  # no sum's time
+        # the import is not part of any measured time
+        client.run(exec, "import dask.array, tally.dask, zarr")
         return rows_of(Runs(settings, folder, pairs, client, columns, numpys))

@@ -1,4 +1,4 @@
-/* The copy kernel, with OpenCL alone: what a scan is measured against. */
+/* The copy kernel, run by plain OpenCL calls: the baseline of a scan. */
 #include "tests/bench/device_copy.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@ enum {
     COPY_ITEMS_CPU = 64
 };
 
-/* For Tally's own driver it is compiled ahead, with the scans. */
+/* Tally's own driver runs only kernels that were compiled ahead; the copy is compiled with the
+ * scans. */
 __asm__(".section .rodata\n"
         "copy_source:\n"
         ".incbin \"tests/bench/copy.cl\"\n"

@@ -1,5 +1,5 @@
-/* A copy on a device, with streaming stores on a CPU: the floor of what moves as many bytes.
- * One thread. */
+/* A copy on a device, with streaming stores on a CPU: the lower bound for any kernel that moves
+ * as many bytes. One thread. */
 #ifndef TALLY_TESTS_BENCH_DEVICE_COPY_H
 #define TALLY_TESTS_BENCH_DEVICE_COPY_H
 
@@ -13,11 +13,11 @@ struct copy {
     size_t items;
 };
 
-/* Copy `bytes` from one slab to the other where the device works in host memory, else between
- * two buffers of its own. False: it says why on standard error; copy_close() is due either
- * way. */
+/* Prepare to copy `bytes` from one slab to the other if the device works in host memory, else
+ * between two buffers of its own. Returns false after a message on standard error. Call
+ * copy_close() in either case. */
 bool copy_open(struct copy *copy, size_t number, struct slab *const slabs[2], size_t bytes);
-bool copy_run(struct copy *copy); /* and wait */
+bool copy_run(struct copy *copy); /* copies and waits */
 void copy_close(struct copy *copy);
 
 #endif

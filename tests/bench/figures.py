@@ -1,10 +1,10 @@
 """The last figures of each maker's processors: docs/plots/figures-amd.json, figures-intel.json.
 
-A file holds the sections of docs/performance.md, each with its machine, its run and its rows. A run
-replaces the sections that it measured in the file of its own maker, and touches no other file. A
-run does not replace a section if it left work out, if other programs were at work, or if it began
-before the run that is there. The file also remembers how fast the machines of the last runs copied
-memory: machines of one kind differ in that, by where they run, and so do all figures in GB/s.
+A file holds the sections of docs/performance.md, each with its machine, its run and its rows. A
+run replaces only the sections that it measured, in the file of its own maker. It does not
+replace a section if it left out work, if other programs were running, or if it began before the
+stored run. The file also records how fast the machines of the last runs copied memory: machines
+of one kind differ in that, depending on their host, and so do all figures in GB/s.
 """
 
 import json
@@ -16,20 +16,21 @@ import processor
 PREFIX = "figures-"
 SECTIONS = ("kernels", "peers", "remote", "service", "frameworks", "startup", "goodput")
 COPY_BYTES = 64 << 20
-WHOLE = ("--rounds",)  # options that leave no work out
+WHOLE = ("--rounds",)  # options with which a run still measures everything
 COPIES_KEPT = 12
 MODES_DIFFER = 1.25
 DIGITS = 6
 
 
 def read_documents(folder):
-    """{section: document}, as run.py leaves them in build/bench/."""
+    """Read {section: document} from build/bench/, where run.py writes them."""
     files = {name: folder / f"{name}.json" for name in SECTIONS}
     return {name: json.loads(path.read_text()) for name, path in files.items() if path.exists()}
 
 
 def machine_of(document):
-    """Its facts; figures of a time when runs did not name the maker are named by their model."""
+    """Facts about the machine of a document. Old figures lack the maker; it is derived from the
+    processor's model name."""
     facts = document["machine"]
     return {"maker": processor.maker_of(facts["cpu"]), "name": facts["cpu"], **facts}
 
@@ -53,7 +54,8 @@ def is_whole(document):
     return all(word in WHOLE for word in options)
 
 
-# A row without what neither page nor plots show ---------------------------------------------------
+# Rows, reduced to what the page and the plots show
+# -------------------------------------------------
 
 
 def rounded(value):
@@ -65,7 +67,8 @@ def rounded(value):
 
 
 def slim(row):
-    """Of the cases of several types the least is kept; the notes have the others."""
+    """The row as the file keeps it: only the element type with the least ratio has a case,
+    since the notes list the other types."""
     kept = ("work", "against", "ratio", "goal", "verdict")
     row = {key: row[key] for key in row if key in kept or row[key] not in (None, "", [], {})}
     if "cases" in row and len({case["bytes"] for case in row["cases"]}) == 1:
@@ -78,13 +81,13 @@ def slim(row):
 
 
 def distance(row):
-    """How far below (or above) its goal, as a factor."""
+    """Factor by which a ratio misses (or exceeds) its goal."""
     bound = float(row["goal"].split()[1])
     return row["ratio"] / bound if row["goal"].startswith(">") else bound / max(row["ratio"], 1e-9)
 
 
 def goals(rows):
-    """How many of them are reached and missed, and the one that is the farthest from its goal."""
+    """How many goals are reached and missed, and the row that is farthest from its goal."""
     missed = sorted((row for row in rows if row["verdict"] == "missed"), key=distance)
     reached = sum(row["verdict"] == "reached" for row in rows)
     farthest = {key: missed[0][key] for key in ("work", "ratio", "goal")} if missed else None
@@ -102,8 +105,8 @@ def section_of(document):
 
 
 def remember_copy(family, section):
-    """In family["copies"], the newest first: one entry for each day, commit and processor. Where other
-    programs were at work, a slow copy says nothing of the machine."""
+    """Record the copy speed in family["copies"], the newest first: one entry for each day, commit
+    and processor. A slow copy is ignored if other programs were running."""
     run, name, speed = section["run"], section["machine"]["name"], section["run"]["copy_gb_per_s"]
     if speed is None or is_busy(run):
         return
@@ -147,7 +150,7 @@ def read_all(folder):
 
 
 def as_text(family):
-    """JSON with a line for each row, so that a change of one figure is a change of one line."""
+    """JSON with one line per row, so that a changed figure changes one line."""
     lines = json.dumps({**family, "sections": None}, indent=1).splitlines()[:-1]
     lines[-1] = ' "sections": {'
     for at, (name, section) in enumerate(family["sections"].items()):
@@ -180,8 +183,8 @@ def why_not(document, old, any_run):
 
 
 def take_over(families, documents, any_run=False):
-    """Put what a run left into the family of its maker; returns a sentence for each section.
-    Families stay sorted by their names."""
+    """Merge the documents of a run into the family of their maker. Returns a sentence for each
+    section. Families stay sorted by name."""
     words = []
     for name, document in documents.items():
         maker = machine_of(document)["maker"]

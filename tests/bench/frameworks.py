@@ -1,5 +1,6 @@
-"""(d) The same requests against what a user would otherwise run: FastAPI with NumPy or PyTorch,
-and MLServer. One second (or request) to warm up, then rounds in which tallyd and the other take turns.
+"""(d) The same requests against common alternatives: FastAPI with NumPy or PyTorch, and MLServer.
+After one second (or request) of warm-up, tallyd and the alternative are measured alternately in
+rounds.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ def mlserver(command):
 
 
 def web_works(quick):
-    """Work for tallyd, and the path of the same request on the other side."""
+    """Yields (work for tallyd, path of the same request on the other server)."""
     yield Work("small JSON", "/v1/cumsum", JSON, works.small_json, 32), "/json"
     for name, shape, axis, count, c in (
         ("small raw", "3,4", 1, 12, 32),
@@ -97,7 +98,7 @@ def compare(peer, work, base, their_url, settings):
 
 
 def against(peer, start, jobs, settings):
-    """Rows of one peer; one that does not start or gives up costs its own rows only."""
+    """Rows of one peer. A peer that does not start or gives up loses only its own rows."""
     with load.tallyd() as (_, base), start() as (_, theirs):
         for work, path in jobs:
             settings.note(f"{peer}: {work.name}")

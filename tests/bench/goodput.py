@@ -1,5 +1,6 @@
-"""(f) Goodput under overload: answers within their deadline at 1, 2, 4 and 8 times the load that
-gives the most, by tests/load/overload.py, which explains its figures (docs/design/load.md)."""
+"""(f) Goodput under overload: answers within their deadline at 1, 2, 4 and 8 times the load with
+the highest goodput. tests/load/overload.py measures and explains the figures
+(docs/design/load.md)."""
 
 import json
 import subprocess
@@ -11,11 +12,11 @@ from report import Goal, Row
 
 GOAL = Goal(">=", 0.95)
 SECONDS = 900
-FINISHED = (0, 1, 2)  # goals reached, missed, not to be told
+FINISHED = (0, 1, 2)  # exit status: goals reached, missed, or not decidable
 
 
 def figures_of(settings):
-    """What overload.py wrote."""
+    """Run overload.py and return its figures."""
     with tempfile.NamedTemporaryFile(prefix=load.PREFIX, suffix=".json") as file:
         command = [sys.executable, load.ROOT / "tests/load/overload.py", "--only", "goodput"]
         command += ["--json", file.name, *(["--quick"] if settings.quick else [])]

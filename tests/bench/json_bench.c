@@ -1,8 +1,9 @@
-/* Nanoseconds per number, text to tensor and back, beside jansson and the C library.
+/* Measures the nanoseconds per number that Tally takes from JSON text to a tensor and back, and
+ * those of jansson and the C library.
  *
  *   build/release/tests/bench/json_bench [numbers]      (default 400000)
  *
- * Each figure is the median of several runs; compare figures of one run of the program only. */
+ * Each figure is the median of several runs. Only figures of the same run can be compared. */
 #include "proto/json/number_text.h"
 #include "proto/json/tensor.h"
 

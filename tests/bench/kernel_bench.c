@@ -1,24 +1,26 @@
-/* How fast the kernels are: payload GB/s (input plus output bytes over time) of a scan and its
- * ratio to a copy kernel on the same device, the two run in turn so that both meet the same
- * noise: medians, and the quartiles of the ratio.
+/* Measures the kernels: payload GB/s (input plus output bytes over time) of a scan, and its
+ * ratio to a copy kernel on the same device. Scan and copy are run alternately, so that noise
+ * affects both. The figures are medians, and the quartiles of the ratio.
  *
  *   kernel_bench [--device N] [--quick] [--only TEXT] [--megabytes N] [--bytes N,N,...]
  *                [--rounds N] [--cpu-time] [--json FILE] [--list] [--partition-bytes N] [--apart]
  *                [--gpu-kernels] [--lookback on|off|both] [--variant KERNEL] [--phases]
  *                [--shape N,N,N --axis N [--strides N,N,N] [--output-strides N,N,N]]
  *
- * The copy moves the same number of bytes, with streaming stores on a CPU, and puts the input
- * back that a scan in place has overwritten. Scans run in place, as the service runs them, or
- * from one buffer to another ("apart"; --apart: every case). --bytes: every case with tensors
- * of these sizes in turn.
- * --cpu-time counts processor time instead of wall time: for a CPU shared with others.
- * --gpu-kernels runs those on any device; --lookback says how they scan long rows (both: every
- * scan twice). --variant runs everything by the variant of one kernel (scan_rows, scan_columns,
- * scan_narrow, scan_tiles, scan_generic, gpu_scan) and leaves out what that cannot.
- * --phases prints how long upload, scan and download take, and how long the service's way takes for
- * all of it: in slices, whose phases overlap, so that it may take less than their sum. Tensors are in
- * pinned memory, if the device has some. Without --phases a tensor is transferred whole, and its scan
- * is one set of launches.
+ * The copy moves the same number of bytes, with streaming stores on a CPU, and restores the
+ * input that a scan in place has overwritten. Scans run in place, as in the service, or from
+ * one buffer to another ("apart"; with --apart in every case). --bytes runs every case with
+ * tensors of each of these sizes.
+ * --cpu-time measures processor time instead of wall time: for a CPU shared with other
+ * programs.
+ * --gpu-kernels runs the kernels for GPUs on any device; --lookback chooses how these kernels
+ * scan long rows (both: every scan twice). --variant runs everything with the variant of one
+ * kernel (scan_rows, scan_columns, scan_narrow, scan_tiles, scan_generic, gpu_scan) and omits
+ * cases that it cannot run.
+ * --phases prints the times of upload, scan and download. It also prints the time for all of
+ * them together, as the service runs them: in slices whose phases overlap, so this time may be
+ * less than the sum of the three. Tensors are in pinned memory, if the device has some. Without
+ * --phases a tensor is transferred whole, and its scan is one set of launches.
  * Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
@@ -34,7 +36,7 @@ enum {
     ROUNDS_MAX = 101,
     SIZES_MAX = 16,
     PAGE = 4096,
-    HOT_BYTES = 8 << 20 /* smaller inputs are in a cache before a scan, as if just received */
+    HOT_BYTES = 8 << 20 /* smaller inputs are cached before a scan, like received data */
 };
 
 static struct bench_case cases[CASES_MAX];
@@ -46,18 +48,18 @@ struct settings {
     bool cpu_time;
     bool list;
     bool gpu_kernels;
-    bool apart; /* every case */
+    bool apart; /* run every case from one buffer to another */
     bool phases;
-    const char *lookback;      /* NULL: on, off or both were not asked for */
+    const char *lookback;      /* on, off or both; NULL: not given */
     uint64_t sizes[SIZES_MAX]; /* bytes of the input */
     size_t size_count;
-    size_t partition_bytes; /* of partitions that lines are cut into; 0: as the device would */
+    size_t partition_bytes; /* bytes of a partition of a line; 0: the device's choice */
     int rounds;
     const char *only;
     const char *json;
     const char *variant;
-    struct layout shape;   /* of --shape; rank 0: the table of layouts */
-    int64_t strides[2][3]; /* of the shape, given ones */
+    struct layout shape;   /* shape of --shape; rank 0: all layouts of the table */
+    int64_t strides[2][3]; /* values of --strides and --output-strides */
     int stride_count[2];
 };
 
@@ -65,11 +67,12 @@ struct result {
     double gigabytes;
     double copy;
     double ratio;
-    double low; /* quartiles of the ratio */
+    double low; /* lower quartile of the ratio */
     double high;
 };
 
-/* --shape: float32, one tensor of just that shape, in a buffer that holds both sides. */
+/* Complete the layout of --shape, and compute the bytes that the larger of its two sides needs,
+ * as float32. Returns false if the strides do not match the shape, or on overflow. */
 static bool settle_shape(struct settings *s)
 {
     uint64_t most = 1;
@@ -102,13 +105,13 @@ static bool settle_shape(struct settings *s)
 struct bench {
     struct settings settings;
     struct scan_device *device;
-    struct scan_device *service; /* the same, used as the service does; NULL: no --phases */
+    struct scan_device *service; /* a device as the service uses it; NULL: no --phases */
     struct copy copy;
-    struct slab *work;  /* the scan's input, and behind it the output of a scan apart */
-    struct slab *fresh; /* what the input is before each scan */
-    size_t bytes;       /* of each, whole pages */
+    struct slab *work;  /* input of the scan, followed by a separate output */
+    struct slab *fresh; /* copy of the input, restored before each scan */
+    size_t bytes;       /* bytes of each slab, whole pages */
     FILE *json;
-    bool any; /* something is in `json` */
+    bool any; /* `json` has at least one entry */
 };
 
 static double now_s(const struct bench *b)
@@ -122,7 +125,8 @@ static void fill(const struct bench *b, enum dtype dtype)
     memcpy(slab_data(b->work), slab_data(b->fresh), b->bytes);
 }
 
-/* Seconds of one scan, its input as it was in the beginning. UNSUPPORTED: see --variant. */
+/* Time one scan of the original input. Returns UNSUPPORTED if the kernel of --variant cannot
+ * run the scan. */
 static enum status scan_once(struct bench *b, const struct scan_job *job, double *seconds)
 {
     if (!scan_device_info(b->device)->host_memory || b->bytes < HOT_BYTES) {
@@ -131,15 +135,16 @@ static enum status scan_once(struct bench *b, const struct scan_job *job, double
     return bench_scan_s(b->device, job, b->settings.cpu_time, seconds);
 }
 
-/* Bytes per second of one copy; 0: it failed. */
+/* Return the bytes per second of one copy; 0 if it failed. */
 static double copy_once(struct bench *b)
 {
     double start = now_s(b);
     return copy_run(&b->copy) ? 2.0 * (double)b->bytes / (now_s(b) - start) : 0;
 }
 
-/* Copy and scan in turn, after one of each that compiles and touches pages: as many times as
- * asked for, and small ones so often that their median means something. */
+/* Run copy and scan alternately, after one warm-up of each that compiles and touches pages. Run
+ * at least the rounds of --rounds; run more if the scan is short, so that the median is
+ * meaningful. */
 static enum status run_job(struct bench *b, const struct scan_job *job, double payload,
                            struct result *result)
 {
@@ -167,13 +172,13 @@ static enum status run_job(struct bench *b, const struct scan_job *job, double p
     if (status == STATUS_OK) {
         *result = (struct result){bench_median(scans, count), bench_median(copies, count),
                                   bench_median(ratios, count), .low = 0};
-        result->low = ratios[count / 4]; /* sorted by now */
+        result->low = ratios[count / 4]; /* run_job() has sorted the ratios */
         result->high = ratios[count - 1 - count / 4];
     }
     return status;
 }
 
-/* ---- what comes out ---- */
+/* ---- output ---- */
 
 static void print_case(struct bench *b, const struct bench_case *c, size_t bytes,
                        const struct result *r)
@@ -224,7 +229,7 @@ static enum status print_phases(struct bench *b, const struct scan_job *job, dou
     }
     (void)printf("   ");
     for (size_t k = 0; k < ARRAY_COUNT(names); k++) {
-        /* Transfers move one of the two tensors that the payload counts. */
+        /* an upload or a download moves one of the two tensors that `payload` counts */
         const double bytes = k % 2 == 0 && k < 3 ? payload / 2 : payload;
         const double took = bench_median(ms[k], b->settings.rounds);
         (void)printf("%s %s %.3f ms", k > 0 ? "," : "", names[k], took);
@@ -237,7 +242,8 @@ static enum status print_phases(struct bench *b, const struct scan_job *job, dou
     return STATUS_OK;
 }
 
-/* UNSUPPORTED: not even a line of it fits, or the variant of --variant cannot run it. */
+/* Returns UNSUPPORTED if not even one line fits, or the kernel of --variant cannot run the
+ * case. */
 static enum status run_case(struct bench *b, const struct bench_case *c, size_t bytes,
                             struct result *result)
 {
@@ -269,7 +275,7 @@ static bool wanted(const struct settings *s, const struct bench_case *c)
     return (!s->quick || c->quick) && (s->only == NULL || strstr(text, s->only) != NULL);
 }
 
-/* Every case with tensors of one size. */
+/* Measure every case with tensors of one size. */
 static bool run_cases(struct bench *b, size_t bytes)
 {
     bool ran = false;
@@ -290,7 +296,7 @@ static bool run_cases(struct bench *b, size_t bytes)
 
 /* ---- main ---- */
 
-/* Numbers with commas, times `unit`. */
+/* Parse numbers separated by commas, each multiplied by `unit`. */
 static bool parse_sizes(const char *text, uint64_t unit, struct settings *s)
 {
     s->size_count = 0;
@@ -422,7 +428,7 @@ out:
     return ok;
 }
 
-/* Every case, long rows on GPUs by look-back or not. */
+/* Measure every case. `lookback` decides whether GPUs scan long rows with look-back. */
 static bool bench_way(struct bench *b, enum scan_lookback lookback)
 {
     struct error err = ERROR_INIT;

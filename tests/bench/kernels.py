@@ -1,7 +1,7 @@
-"""(a) The kernels against a copy kernel with streaming stores, by kernel_bench.
+"""(a) The kernels against a copy kernel with streaming stores, measured by kernel_bench.
 
-Every layout with every element type at 64 MiB (unsigned integers share the kernels of signed
-ones), and seven layouts of float32 from 1 KiB to 1 GiB; not every type at every size, which would
+Every layout is measured with every element type at 64 MiB (unsigned integers share the kernels
+of signed ones), and seven layouts of float32 from 1 KiB to 1 GiB. Every type at every size would
 take an hour.
 """
 
@@ -19,7 +19,7 @@ ROUNDS = 5
 
 
 def run(more, out, seconds):
-    """What kernel_bench found; nothing if no case is as wanted."""
+    """Run kernel_bench and return its cases; an empty list if no case matches."""
     target = out / "kernel_bench.json"
     command = [str(load.BIN / "kernel_bench"), "--json", str(target), *more]
     if not load.run([*command, "--list"], 10):
@@ -32,13 +32,13 @@ def run(more, out, seconds):
 
 
 def copy_speed(out):
-    """GB/s that a copy of 64 MiB reads and writes, in turn with a scan."""
+    """GB/s that a copy of 64 MiB reads and writes, alternating with a scan."""
     more = ["--quick", "--bytes", str(TYPES_BYTES), "--rounds", "3", "--only", "one row, float32"]
     return round(run(more, out, 60)[0]["copy_gb_per_s"], 1)
 
 
 def goal_of(layout):
-    """What a layout is held to; docs/performance.md says it, too."""
+    """The goal for a layout; docs/performance.md states the same goals."""
     row = re.fullmatch(r"rows of (\d+)(Ki|Mi)?", layout)
     columns = re.fullmatch(r"columns of (\d+)(Ki)?", layout)
     if row and (row[2] or int(row[1]) > 256):
@@ -53,7 +53,7 @@ def short(case):
 
 
 def row_of(cases, work, goal):
-    """The least of some cases, with all of them beside it."""
+    """The row of the case with the least ratio; the notes list the others."""
     least = min(cases, key=lambda c: c["ratio"])
     notes = f"{least['gb_per_s']:.1f} GB/s, copy {least['copy_gb_per_s']:.1f}"
     if len(cases) > 1:

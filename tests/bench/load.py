@@ -1,7 +1,7 @@
-"""Servers to load and the load itself: processes on loopback, wrk, and what they cost.
+"""Start servers and load generators on loopback, run wrk, and measure their cost.
 
-Everything is bounded in time. A process that was started here has a process group of its own and
-is ended here with it, whatever happens in between; should the runner be killed, it goes along.
+Everything has a time limit. Each process is started in a process group of its own and is ended
+with its group on every path. If the runner is killed, its processes are killed with it.
 """
 
 import contextlib
@@ -24,13 +24,15 @@ ROOT = HERE.parent.parent
 BIN = ROOT / os.environ.get("TALLY_TEST_BIN", "build/bin")
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
-QUIET = 0.2  # processors that others keep busy: beside more, figures are off, ratios less so
-PREFIX = f"tally_bench_{os.getpid()}_"  # of files in shared folders
+# processors used by other programs. If they use more, measured times are unreliable; ratios
+# suffer less.
+QUIET = 0.2
+PREFIX = f"tally_bench_{os.getpid()}_"  # prefix of files in shared folders
 
 
 def free_port():
-    """One below those that the system gives to connections, which could be some client's before the
-    server listens there, and below those of the tests' own servers."""
+    """Choose a port below the range from which the system assigns client ports: a client could take
+    such a port before the server listens. Test servers use other ports."""
     while True:
         port = random.SystemRandom().randrange(2000, 10000)
         with contextlib.suppress(OSError), socket.socket() as s:
@@ -39,14 +41,14 @@ def free_port():
 
 
 def machine_busy():
-    """Processor seconds that the machine, and the one it runs on, has spent since it began."""
+    """Processor seconds spent since boot by the machine, including the time its hypervisor took."""
     words = pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     ticks = [int(word) for word in words]
     return (sum(ticks[:8]) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def others_busy(seconds=1):
-    """Processors that are busy while this program rests."""
+    """Number of processors that are busy while this program sleeps."""
     began, before = time.monotonic(), machine_busy()
     time.sleep(seconds)
     return (machine_busy() - before) / (time.monotonic() - began)
@@ -62,7 +64,8 @@ def cpu_seconds(pid):
     ]:
         with contextlib.suppress(OSError):
             fields = stat.read_text().rsplit(")", 1)[1].split()
-            total += sum(int(n) for n in fields[11:15]) / tick  # its own, and of ended children
+            # processor time of the process, and of its children that have ended
+            total += sum(int(n) for n in fields[11:15]) / tick
     return total
 
 
@@ -82,7 +85,7 @@ def rss_bytes(pid, field="VmRSS"):
 
 
 def start(command, **more):
-    """A process that leads a group of its own, and dies with this one."""
+    """Start a process that leads its own process group and is killed when this process dies."""
 
     def die_with_parent():
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -98,12 +101,13 @@ def end(child, patience=30):
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(patience)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # what it left behind, or itself
+        # kill the remaining processes of the group, or the child itself
+        os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def run(command, seconds, **more):
-    """What a command prints; it has so many seconds."""
+    """Run a command for at most `seconds`; returns its standard output."""
     child = start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
     try:
         out, errors = child.communicate(timeout=seconds)
@@ -119,7 +123,7 @@ def run(command, seconds, **more):
 
 @contextlib.contextmanager
 def process(command, url, *, env=None, timeout=60):
-    """Run a server until the block ends; `url` answering 200 means it is ready."""
+    """Run a server until the block ends. The server is ready when `url` answers 200."""
     with tempfile.TemporaryFile() as log:
         started = time.perf_counter()
         child = start(command, stdout=log, stderr=log, env={**os.environ, **(env or {})}, cwd=HERE)
@@ -146,7 +150,7 @@ def wait_ready(child, url, deadline, log):
 
 @contextlib.contextmanager
 def tallyd(*flags, env=None):
-    """A tallyd of its own on a free port; yields (process, base URL)."""
+    """Run a tallyd on a free port; yields (process, base URL)."""
     port = free_port()
     command = [str(BIN / "tallyd"), "--listen", f"127.0.0.1:{port}", "--log-level", "error"]
     command += ["--drain-delay-ms", "0", *flags]
@@ -168,7 +172,8 @@ def shm_dir():
 
 
 def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, delay_ms=0):
-    """One wrk run; the numbers of post.lua, requests per second, and the server's CPU seconds."""
+    """Run wrk once. Returns the numbers of post.lua, requests per second, and the server's CPU
+    seconds."""
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is missing: sh deploy/install-deps.sh test")
     env = {**os.environ, "BODY": body, "CONTENT_TYPE": content_type, "EXTRA": extra}
@@ -190,13 +195,13 @@ def wrk(url, body, *, content_type, seconds, connections, extra="", pid=None, de
 
 
 def median_by(results, key):
-    """The run whose `key` is the median of all runs."""
+    """The result whose `key` is the median of all results."""
     ordered = sorted(results, key=lambda r: r[key])
     return ordered[len(ordered) // 2]
 
 
 def interleave(runs, rounds):
-    """Call every named run once a round; the results of each name, in order."""
+    """Call every function once per round. Returns the results of each name, in order."""
     results = {name: [] for name in runs}
     for _ in range(rounds):
         for name, call in runs.items():
@@ -205,5 +210,5 @@ def interleave(runs, rounds):
 
 
 def ratios(results, name, base, key):
-    """name's figure divided by base's, round by round."""
+    """The figures of `name` divided by those of `base`, round by round."""
     return [a[key] / b[key] for a, b in zip(results[name], results[base])]

@@ -1,9 +1,9 @@
-"""`make bench-page`: docs/performance.md from the last figures of each maker's processors.
+"""`make bench-page`: write docs/performance.md from the last figures of each maker's processors.
 
-The figures lie beside the plots (figures.py). What `make bench` left in build/bench/ goes there
-first, if there is anything; then tables and plots are written again, whatever machine this is. Only
-what stands between the page's markers is replaced. A table holds, for one maker, figures of one run
-only; the line above it says on which processor, when, and of which commit."""
+The figures are next to the plots (figures.py). New results of `make bench` in build/bench/ are
+merged into them first. Then tables and plots are written again, on any machine. Only text
+between the page's markers is replaced. A table holds, for each maker, figures of one run only;
+the line above names the processor, the date and the commit."""
 
 import argparse
 import pathlib
@@ -29,7 +29,7 @@ def commit_of(run):
 
 
 def caption(family, section):
-    """Which processor, which run, and how fast that machine copied memory."""
+    """A caption: the processor, the run, and the speed at which that machine copied memory."""
     run, machine = section["run"], section["machine"]
     speed = run["copy_gb_per_s"]
     mode = figures.mode(family, run)
@@ -69,7 +69,8 @@ def grouped(names_by_key):
 
 
 def family_lines(family):
-    """Its machines, and what ran when: sections of one run share a line."""
+    """The family's machines, and the time of each section's run. Sections of one run share a
+    line."""
     sections, lines = family["sections"], []
     machines = grouped((machine_text(each["machine"]), name) for name, each in sections.items())
     for text, names in machines.items():
@@ -113,7 +114,7 @@ def goals(families):
 
 
 def blocks(families, drawn):
-    """{marker: lines}. drawn: {maker: {section: {file name: words for it}}}."""
+    """{marker: lines}. drawn: {maker: {section: {file name: alternative text}}}."""
     found = {"runs": runs(families), "goals": goals(families)}
     for name in SECTIONS:
         having = {maker: each for maker, each in families.items() if name in each["sections"]}
@@ -135,7 +136,7 @@ def blocks(families, drawn):
 
 
 def filled(text, found):
-    """The page with what is new between its markers; what was not measured says so."""
+    """The page with new text between its markers; sections that were not measured say so."""
     for name in ("runs", *SECTIONS, "goals"):
         begin, end = f"<!-- bench: {name} -->\n", f"<!-- end: {name} -->\n"
         if text.count(begin) != 1 or text.count(end) != 1:
@@ -147,7 +148,7 @@ def filled(text, found):
 
 
 def drawn_again(family, pictures):
-    """The plots of a family, {section: {file name: words for it}}; those that have no figures any more
+    """Draw the plots of a family: {section: {file name: alternative text}}. Plots without figures
     are deleted."""
     ending = "-" + figures.path_of(pictures, family["maker"]).stem.removeprefix(figures.PREFIX)
     for own in plots.PLOTS.values():
@@ -157,7 +158,7 @@ def drawn_again(family, pictures):
 
 
 def write(page, pictures):
-    """The page and its plots, from the files of figures beside the plots."""
+    """Write the page and its plots from the files of figures that are next to the plots."""
     families = figures.read_all(pictures)
     if not families:
         sys.exit(f"bench-page: found no figures in {pictures} and no new run; run make bench")
@@ -168,7 +169,7 @@ def write(page, pictures):
 
 
 def render(folder, page=PAGE, pictures=PICTURES, any_run=False):
-    """Take over what a run left in the folder, then write the page."""
+    """Merge the results of a run from `folder`, then write the page."""
     families = figures.read_all(pictures)
     for sentence in figures.take_over(families, figures.read_documents(folder), any_run):
         print(f"bench-page: {sentence}")

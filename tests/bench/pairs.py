@@ -1,15 +1,14 @@
-"""Machines that are none: a tallyd and a dask worker each, in a network namespace and a memory
+"""Simulated machines: each pair is a tallyd and a dask worker in a network namespace and a memory
 control group of their own.
 
     with Pairs(count, memory) as pairs:
-        pairs.scheduler_host        where a scheduler can be reached by all
-        pairs.start(scheduler)      a tallyd and a worker in each
+        pairs.scheduler_host        address of the scheduler for all pairs
+        pairs.start(scheduler)      start a tallyd and a worker in each pair
         pairs.all[0].url, .tallyd, .worker
 
-The namespaces hang on a bridge, as machines on a switch. Without the right to make them, the pairs
-have addresses of the loopback device instead; without that to make control groups, only what the
-two hold back by themselves bounds them. `pairs.words` says which it came to. All is taken away at
-the end.
+A bridge connects the namespaces, like a switch. Without the right to create namespaces, the
+pairs use loopback addresses. Without the right to create control groups, only the processes' own
+memory limits apply. `pairs.words` describes the result. Everything is removed at the end.
 """
 
 import contextlib
@@ -23,10 +22,10 @@ import urllib.request
 import load
 
 PORT = 8000
-NETWORK = "10.213.7"  # of the bridge; 127.0.0 stands in for it
+NETWORK = "10.213.7"  # network of the bridge; without namespaces, 127.0.0
 GROUPS = pathlib.Path("/sys/fs/cgroup")
-TALLYD_SHARE = 0.25  # of a pair's memory for tensors in tallyd
-WORKER_SHARE = 0.65  # for a worker
+TALLYD_SHARE = 0.25  # share of a pair's memory that tallyd uses for tensors
+WORKER_SHARE = 0.65  # share of a pair's memory that a worker may use
 
 
 def run(*command):
@@ -42,7 +41,7 @@ class Pair:
         self.tallyd = self.worker = None
 
     def inside(self, command):
-        """The command in the pair's namespace and control group."""
+        """The command line that runs a command in the pair's namespace and control group."""
         words = [str(word) for word in command]
         if self.pairs.spaces:
             words = ["ip", "netns", "exec", self.name, *words]
@@ -140,7 +139,7 @@ class Pairs:
             run(*within, "link", "set", "lo", "up")
 
     def _make_groups(self):
-        """A control group for each pair, of version 1 or 2."""
+        """Create a control group for each pair, version 1 or 2."""
         first = (GROUPS / "memory").is_dir()
         top = GROUPS / "memory" if first else GROUPS
         if not first:
@@ -155,7 +154,7 @@ class Pairs:
 
     @staticmethod
     def _remove(group):
-        for _ in range(500):  # what was in it is about to be gone
+        for _ in range(500):  # rmdir() fails until all processes of the group have exited
             with contextlib.suppress(OSError):
                 group.rmdir()
                 return

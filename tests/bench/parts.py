@@ -1,5 +1,5 @@
-"""(g) Sums in parts: through libtally against one request, what a carry costs against as many bytes
-of a tensor, and the command with a file and with text."""
+"""(g) Sums in parts: libtally against one request, the cost of a carry against the same number of
+tensor bytes, and the command with a file and with text."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ from report import Goal, Row, failed, spread
 
 MIB = 1 << 20
 ROUNDS = 3
-CARRY_ROUNDS = 7  # times as many: each takes a tenth of a second
+CARRY_ROUNDS = 7  # more rounds, as each takes a tenth of a second
 LINES = 10**6
 FLOAT32 = 2  # enum tally_dtype
 SETTINGS = ("--max-body-bytes", "2GiB", "--memory-budget", "6GiB")
@@ -42,7 +42,7 @@ class Scan(ctypes.Structure):
 
 
 class Library:
-    """libtally, and a client of its server; buffers are zeroes, in place."""
+    """libtally with a client of its server. Buffers hold zeros; sums are written in place."""
 
     def __init__(self, url):
         self.calls = ctypes.CDLL(str(load.BIN.parent / "lib" / "libtally.so"))
@@ -78,7 +78,8 @@ class Library:
         return ctypes.c_void_p(self.calls.tally_parts_open(self.client, ctypes.byref(scan), error))
 
     def next_parts(self, lane, counts, buffer, step):
-        """Parts of so many elements of the axis; each lies `step` bytes behind the one before."""
+        """Send the next parts of a lane, with these numbers of elements; parts are `step` bytes
+        apart."""
         error = ctypes.create_string_buffer(4096)
         for i, count in enumerate(counts):
             at = ctypes.byref(buffer, i * step)
@@ -108,7 +109,8 @@ def side_by_side(calls):
 
 
 def against_one(library, part_mib, rounds, quick):
-    """Two lines, each a chain of parts, two parts under way at a time."""
+    """Sum two lines in parts, with one part of each line in flight, and compare with one
+    request for both lines."""
     line = (64 if quick else 512) * MIB
     buffers = [ctypes.create_string_buffer(line) for _ in range(2)]
     whole = ctypes.create_string_buffer(2 * line)
@@ -135,7 +137,8 @@ def against_one(library, part_mib, rounds, quick):
 
 
 def carry(library, rounds):
-    """A part without elements in the middle: its carry goes there and back, and is all that does."""
+    """Send a part without elements in the middle of a line: only the carry is transferred, both
+    ways."""
     buffer = ctypes.create_string_buffer(16 * LINES)
     lane = library.lane([0, LINES], 0)
     library.next_parts(lane, [0], buffer, 0)
@@ -161,7 +164,8 @@ def carry(library, rounds):
 
 
 def file_through(base, folder, rounds, quick):
-    """A file in the page cache through `tally`; through socat to one that sends it on to a third."""
+    """Measure `tally` with a file that is in the page cache. The comparison sends the same file
+    with socat over two connections: to a relay, and from the relay to a third process."""
     if shutil.which("socat") is None:
         raise RuntimeError("socat is missing: sh deploy/install-deps.sh test")
     size = (256 if quick else 10240) * MIB
@@ -208,7 +212,7 @@ def file_through(base, folder, rounds, quick):
 
 
 def text(base, folder, rounds):
-    """Megabytes of text that a core of the client reads, sums and prints in a second."""
+    """Megabytes of text per second that one core of the client reads, sums and prints."""
     source = pathlib.Path(folder) / "in.txt"
     source.write_text("".join(f"{i * 2654435761 % 1000003 - 500000}\n" for i in range(4 * MIB)))
     command = [

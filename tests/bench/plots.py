@@ -1,6 +1,7 @@
-"""The plots of docs/performance.md: SVG, written by hand from the JSON of `make bench`, so that the
-same figures give the same file. A plot whose section was not measured is not drawn. Each function
-returns its picture, or None; `of` says in the title whose figures they are."""
+"""The plots of docs/performance.md: SVG, written from the JSON of `make bench` without a plotting
+library, so that the same figures give the same file. A plot whose section was not measured is
+not drawn. Each function returns its picture, or None; the title ends with `of`, which names the
+processor."""
 
 import math
 import re
@@ -44,7 +45,7 @@ class Picture:
         )
 
     def legend(self, y, entries, x=20):
-        """(words, colour, dash or None for a dot, hollow), from left to right."""
+        """entries: (words, colour, dash or None for a dot, hollow), from left to right."""
         for words, colour, dash, hollow in entries:
             if dash is None:
                 self.dot(x + 10, y - 4, colour, hollow)
@@ -62,7 +63,7 @@ class Picture:
 
 
 class Axis:
-    """From values to points of the picture; low and high may be swapped points."""
+    """Map values to coordinates of the picture; start may be larger than end."""
 
     def __init__(self, low, high, start, end, log=False):
         self.of = math.log if log else float
@@ -74,7 +75,7 @@ class Axis:
 
 
 def round_up(value):
-    """To 1, 2 or 5 times a power of ten."""
+    """Round up to 1, 2 or 5 times a power of ten."""
     power = 10 ** math.floor(math.log10(value))
     return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
 
@@ -91,7 +92,8 @@ def grid_y(picture, axis, top, left, right, unit=""):
 
 
 def by_layout(rows, of=""):
-    """Payload to the copy's, a line for each layout: float32 in place, apart; least other."""
+    """Draw the speed of a scan relative to that of a copy, one line per layout: float32 in
+    place, float32 with a separate output, and the slowest of the other types."""
     layouts = {}
     for row in rows:
         by_type = not re.search(r", [\d.]+ ([KMG]iB|MB)$", row["work"])
@@ -137,7 +139,7 @@ def size_cases(rows):
 
 
 def by_size(rows, of=""):
-    """GB/s of payload by the size of the tensor, beside the copy."""
+    """Payload in GB/s by the size of the tensor, with the copy for comparison."""
     found = size_cases(rows)
     if not found:
         return None
@@ -177,7 +179,7 @@ def size_text(count):
 
 
 def peers(rows, of=""):
-    """How many times as fast as each engine, a line for each shape."""
+    """Speed relative to each engine, one line per shape."""
     shapes = [row for row in rows if row.get("ratios")]
     if not shapes:
         return None
@@ -275,8 +277,8 @@ PLOTS = {
 
 
 def draw_all(sections, out, ending=""):
-    """Writes kernels-by-layout.svg and so on, with `ending` behind the name. sections: {name:
-    document}, as run.py writes them. Returns {section: {file name: words for it}}."""
+    """Write kernels-by-layout.svg and so on; `ending` is appended to each name. sections: {name:
+    document}, as run.py writes them. Returns {section: {file name: alternative text}}."""
     drawn = {}
     for section, own in PLOTS.items():
         document = sections.get(section)

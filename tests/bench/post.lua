@@ -1,5 +1,5 @@
 -- One body, posted again and again. Environment: BODY (file), CONTENT_TYPE, EXTRA ("Name: value" lines).
--- DELAY_MS: each connection waits so long before its next request, on average (uniform, 1 to twice that).
+-- DELAY_MS: average pause of a connection before its next request, in ms (random, from 1 to 2 * DELAY_MS - 1).
 -- Prints one line of JSON at the end; latencies in microseconds.
 wrk.method = "POST"
 wrk.headers["Content-Type"] = os.getenv("CONTENT_TYPE") or "application/json"

@@ -10,7 +10,8 @@ import platform
 
 MAKERS = {"AuthenticAMD": "AMD", "GenuineIntel": "Intel"}
 
-# (family, first model, last model, first stepping, last stepping, name); the first row that fits counts.
+# (family, first model, last model, first stepping, last stepping, name); the first matching row
+# counts.
 ANY = (0, 255)
 AMD = (
     (0x17, 0x08, 0x08, *ANY, "Zen+"),
@@ -54,7 +55,7 @@ def fields_of(text):
 
 
 def microarchitecture(maker, family, model, stepping):
-    """Its name, or None if the table has none."""
+    """The name of the microarchitecture, or None if the table lacks it."""
     for of, first, last, oldest, newest, name in MICROARCHITECTURES.get(maker, ()):
         if family == of and first <= model <= last and oldest <= stepping <= newest:
             return name
@@ -62,12 +63,13 @@ def microarchitecture(maker, family, model, stepping):
 
 
 def maker_of(cpu):
-    """The maker by a model name, for figures that have no more: "AMD EPYC"."""
+    """The maker by the model name ("AMD EPYC"), for figures without other facts."""
     return next((maker for maker in MAKERS.values() if maker in cpu), "unknown")
 
 
 def facts(text=None):
-    """maker: whose figures are kept together; name: vendor and microarchitecture; cpu: the model name."""
+    """maker: the key under which figures are stored; name: vendor and microarchitecture; cpu: the
+    model name."""
     if text is None:
         text = pathlib.Path("/proc/cpuinfo").read_text()
     fields = fields_of(text)

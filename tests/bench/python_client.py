@@ -1,8 +1,9 @@
-"""What the Python package costs beside bare http.client, and how many callers share a client.
+"""The cost of the Python package compared with bare http.client, and with many callers that share
+one client.
 
     build/venv/bin/python tests/bench/python_client.py [rounds]
 
-The two take turns, so that a noisy machine is noisy for both. Processor time is this process's.
+Both are measured alternately, so that noise affects both. Processor time is this process's.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ import tally  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 CALLERS = 64
-CALLS = 50  # of each caller
+CALLS = 50  # calls of each caller
 
 
 def turns(works, rounds, repeats):
-    """Median (processor, wall) seconds of one call of each, by name."""
+    """Median (processor, wall) seconds of one call of each work, by name."""
     times = {name: [] for name in works}
     for _ in range(rounds + 2):
         for name, work in works.items():

@@ -1,9 +1,10 @@
-"""(h) What a call costs at all: libraries in the caller's own process, and Tally from Python by
-TCP, by a Unix socket, by shared memory, and with arrays that lie in shared memory (Client.empty).
+"""(h) The fixed cost of a call: libraries in the caller's own process, and Tally from Python over
+TCP, over a Unix socket, through shared memory, and with arrays allocated in shared memory
+(Client.empty).
 
-One line of float32. All take turns, call by call, as in compute.py; outputs are compared. Tally adds
-up in float64, as it does unless it is told otherwise, and its calls are checked answers in an array
-that the caller has.
+The input is one line of float32. Libraries and Tally are called alternately, as in compute.py,
+and their outputs are compared. Tally adds in float64, which is its default. Each call of Tally
+verifies the answer and writes it into an array of the caller.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ SEED = 1
 
 @contextlib.contextmanager
 def clients():
-    """{way: client} of one tallyd."""
+    """Yield {way: client} for one tallyd."""
     with tempfile.TemporaryDirectory(prefix=load.PREFIX) as where, contextlib.ExitStack() as opened:
         path = f"{where}/tally.sock"
         flags = ("--listen", f"unix:{path}", "--allow-client-shm", "--shm-zero-copy")
@@ -53,7 +54,8 @@ def timed(client, x, out):
 
 
 def measure(where, engines, ways, settings, count):
-    """Seconds by name round by round, and who has no answer or another."""
+    """Returns the seconds of each library and each way in each round, and the reasons of those
+    that failed or gave different sums."""
     x = np.random.default_rng(SEED).integers(-8, 8, count).astype(np.float32)
     source = os.path.join(where, "x")
     x.tofile(source)

@@ -1,6 +1,6 @@
-"""What every section hands in, and the one table that comes of it.
+"""The rows that every section returns, and the table made from all of them.
 
-A row is one ratio (or value) with its spread, the goal it is held to, and the figures behind it.
+A row is one ratio (or value) with its quartiles, its goal, and the figures behind it.
 """
 
 import math
@@ -8,7 +8,7 @@ import statistics
 
 
 class Row:
-    """ratio: of Tally to `against`, the median over rounds; low, high: its quartiles."""
+    """ratio: Tally relative to `against`, the median over rounds; low, high: quartiles."""
 
     def __init__(
         self, work, against, ratio, *, low=None, high=None, goal=None, notes="", **figures
@@ -43,7 +43,7 @@ class Row:
 
 
 class Goal:
-    """At least, more than, or less than a number."""
+    """A bound on a number: at least, more than, or less than."""
 
     def __init__(self, sign, bound):
         self.sign, self.bound = sign, bound
@@ -60,7 +60,7 @@ class Goal:
 
 
 def failed(work, against, reason):
-    """A row that says why there is no figure."""
+    """A row with the reason why it has no figure."""
     return Row(work, against, None, notes=f"not measured: {reason}", error=str(reason))
 
 

@@ -1,6 +1,6 @@
-"""`make bench`: one table of ratios, each from one run on this machine, and a JSON copy of every
-section in build/bench/, with the plots of docs/performance.md. Sections print what they are at on
-standard error."""
+"""`make bench`: one table of ratios, each measured in one run on this machine. Every section is
+also written as JSON to build/bench/, with the plots of docs/performance.md. Sections report
+their progress on standard error."""
 
 import argparse
 import contextlib
@@ -22,7 +22,7 @@ import plots
 import processor
 from report import failed, print_table
 
-# Name on the command line, and the module whose section() gives its rows.
+# Section names of the command line, each with the module whose section() returns its rows.
 SECTIONS = {
     "kernels": "kernels",
     "peers": "compute",
@@ -34,11 +34,11 @@ SECTIONS = {
     "dask": "dask_cluster",
     "parts": "parts",
 }
-QUICK = ("kernels", "service", "startup")  # the others need packages from the network
+QUICK = ("kernels", "service", "startup")  # the other sections need packages from the network
 
 
 def caches():
-    """What the processors have of each level beyond the first in all, {"L2": bytes}."""
+    """Total size of the processors' caches at each level above the first: {"L2": bytes}."""
     found = {}
     for index in pathlib.Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
         level, size, sharers = (
@@ -70,7 +70,7 @@ def machine():
 
 
 def commit():
-    """What is measured, with "+" if files differ from it; None in a tree without git."""
+    """The commit that is measured, with "+" if files were changed; None in a tree without git."""
     told = ["git", "-C", str(load.ROOT), "describe", "--always", "--abbrev=8", "--exclude=*"]
     with contextlib.suppress(OSError, RuntimeError):
         return load.run([*told, "--dirty=+"], 10).strip()
@@ -78,8 +78,8 @@ def commit():
 
 
 def copy_speed(settings):
-    """GB/s of a copy of 64 MiB at this moment, or None: machines of one kind differ in it, by where
-    they run."""
+    """GB/s of a copy of 64 MiB now, or None. Machines of one kind differ in it, depending on their
+    host."""
     try:
         return kernels.copy_speed(settings.out)
     except (RuntimeError, OSError) as error:
@@ -111,7 +111,7 @@ def arguments():
 
 
 def options_of(settings):
-    """What makes a section another one, as on the command line."""
+    """The options that change what a section measures, as on the command line."""
     words = ["--quick"] * settings.quick + ["--cpu-time"] * settings.cpu_time
     for name in ("match", "rounds", "bytes", "engines"):
         value = getattr(settings, name)
@@ -121,7 +121,7 @@ def options_of(settings):
 
 
 def section_rows(name, settings):
-    """The rows of a section; one that fails as a whole does not take the others along."""
+    """The rows of a section. An exception in one section does not stop the others."""
     try:
         return importlib.import_module(SECTIONS[name]).section(settings)
     except Exception as error:

@@ -1,12 +1,12 @@
-/* One scan, timed again and again by somebody else: what compute.py sets beside NumPy and
- * others.
+/* Runs one scan whenever a parent process asks for it; compute.py compares the times with those
+ * of NumPy and other libraries.
  *
  *   scan_turns DTYPE SHAPE AXIS FLAGS INPUT OUTPUT
  *
  * FLAGS: "exclusive", "reverse", "exclusive,reverse" or "-". Reads the tensor in INPUT, scans
- * it into another buffer on device 0, writes the result to OUTPUT and says "ready"; then, for
- * every line that comes in, scans it once more and answers with the seconds that took. Ends
- * with its standard input. Links libOpenCL alone. */
+ * it into another buffer on device 0, writes the result to OUTPUT and prints "ready". Then it
+ * repeats the scan for each line on standard input and prints the seconds that it took. Ends at
+ * the end of standard input. Links libOpenCL alone. */
 #include "kernels/device.h"
 #include "tests/bench/bench_cases.h"
 

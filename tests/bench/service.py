@@ -1,7 +1,8 @@
 """(c) The service under wrk against a bare libmicrohttpd daemon that does the same I/O.
 
-One wrk thread, 1 to 128 connections; kernels built, one second (or request) to warm up; then rounds in which
-tallyd and the bare daemon take turns. Ratio: of the requests per second in one round.
+One wrk thread with 1 to 128 connections. One second of requests, or one large request, warms up
+and builds the kernels. Then tallyd and the bare daemon are measured alternately. A ratio
+compares the requests per second of the same round.
 """
 
 import contextlib
@@ -21,16 +22,17 @@ sys.path.insert(0, str(load.ROOT / "tests/load"))
 import overload  # noqa: E402
 
 SECONDS = 1
-SECONDS_LARGE = 3  # of work that takes some 10 ms a request
+SECONDS_LARGE = 3  # seconds of a measurement if a request takes about 10 ms
 ROUNDS = 3
 SECONDS_BESIDE = 6
 ROUNDS_BESIDE = 3
 RATE_BESIDE = 1000  # requests per second
-LEAST_BESIDE = 0.9  # of their rate alone is left to the large ones
+# least ratio of the rate of large requests beside small ones to their rate alone
+LEAST_BESIDE = 0.9
 BESIDE = (
     (4, 10),
     (64, 50),
-)  # connections with large tensors, and the most that small ones may take, ms
+)  # (connections with large tensors, longest allowed p99 of small requests in ms)
 SWEEP = (1, 4, 32, 128)
 SWEEP_QUICK = (1, 32)
 
@@ -61,7 +63,7 @@ def large_works(quick):
 
 
 def answer_bytes(url, work):
-    """How long the answer is."""
+    """Length of the answer in bytes."""
     extra = dict(line.split(": ") for line in work.extra.splitlines())
     header = {"Content-Type": work.content_type, **extra}
     request = urllib.request.Request(url, work.body, header)
@@ -71,8 +73,8 @@ def answer_bytes(url, work):
 
 @contextlib.contextmanager
 def bare(base, work):
-    """The floor: libmicrohttpd alone, which takes a body and sends as many bytes as tallyd does,
-    or the body itself."""
+    """The baseline: libmicrohttpd alone receives a body, and sends as many bytes as tallyd does, or
+    the body itself."""
     port = load.free_port()
     url = f"http://127.0.0.1:{port}/"
     answer = "echo" if work.echo else answer_bytes(base + work.path, work)
@@ -81,7 +83,7 @@ def bare(base, work):
 
 
 def warm_path(url, work, body):
-    """Both ends of it: for a second, or by one request that may take longer."""
+    """Warm up one URL: for a second, or by one request that may take longer."""
     if len(work.body) >= MIB:
         answer_bytes(url, work)
     else:
@@ -89,7 +91,7 @@ def warm_path(url, work, body):
 
 
 def warm(base, work, body):
-    """tallyd, before anything is measured."""
+    """Warm up tallyd before the measurement."""
     warm_path(base + work.path, work, body)
 
 
@@ -134,7 +136,7 @@ def cpu_us(result):
 
 
 class Beside:
-    """Small requests while connections send 256 MiB again and again."""
+    """Small requests while other connections send 256 MiB repeatedly."""
 
     def __init__(self, base, child, folder):
         self.base = base
@@ -143,7 +145,7 @@ class Beside:
         self.large = overload.raw(256)
 
     def run_large(self, connections, small):
-        """The large ones while small() runs, and what it returns."""
+        """Run the large requests while small() runs; returns the result of small()."""
         options = {"connections": connections, "warm": 1, "seconds": SECONDS_BESIDE}
         command = self.clients.command(self.server, [self.large], **options)
         with overload.under_way(command, 0) as other:
@@ -155,7 +157,7 @@ class Beside:
         return run, result
 
     def at_their_own_pace(self, connections, most_ms):
-        """How long 8 clients wait that send the next request when they have an answer."""
+        """Latency of 8 clients, each of which sends its next request when it has an answer."""
         work = Work("small JSON", "/v1/cumsum", JSON, works.small_json, 8)
         with load.body_file(work.body) as body:
             warm(self.base, work, body)
@@ -175,7 +177,8 @@ class Beside:
         )
 
     def at_a_rate(self, connections):
-        """What the large ones lose to 1000 small ones a second."""
+        """The rate of large requests beside 1000 small ones per second, relative to their rate
+        alone."""
         options = {"connections": 8, "rate": RATE_BESIDE, "warm": 0, "seconds": SECONDS_BESIDE}
         runs = {
             "alone": lambda: self.run_large(connections, lambda: time.sleep(SECONDS_BESIDE)),
@@ -202,7 +205,7 @@ class Beside:
 
 
 def beside_large(base, child):
-    """What small and large requests do to each other."""
+    """The influence of small and large requests on each other."""
     with tempfile.TemporaryDirectory(prefix=load.PREFIX, dir=load.shm_dir()) as folder:
         beside = Beside(base, child, folder)
         for connections, most_ms in BESIDE:
@@ -211,7 +214,7 @@ def beside_large(base, child):
 
 
 def paced(base):
-    """Latencies at about 80 % of the rate that 32 connections reach when they never pause."""
+    """Latencies at about 80 % of the rate that 32 connections reach without pauses."""
     delay_ms, between_s = 4, 0.0045
     work = works.raw_work("small raw", "/v1/cumsum" + works.raw_query("3,4", 1), 12, 32)
     with load.body_file(work.body) as body:
@@ -219,7 +222,8 @@ def paced(base):
         args = work.wrk_args(4)
         top = load.wrk(base + work.path, body, **args)["rps"]
         args["connections"] = max(1, round(0.8 * top * between_s))
-        for _ in range(4):  # connections that wait for answers are slower than they pause
+        # Correct the number of connections: each also spends time waiting for its answers.
+        for _ in range(4):
             run = load.wrk(base + work.path, body, delay_ms=delay_ms, **args)
             rate = run["rps"] / top
             if 0.77 <= rate <= 0.83:

@@ -1,8 +1,9 @@
-"""One large tensor through shared memory: copied, and worked on where it is (--shm-zero-copy).
+"""One large tensor through shared memory: copied by the server, and summed in place
+(--shm-zero-copy).
 
     build/venv/bin/python tests/bench/shm.py [MiB] [rounds]
 
-The two servers take turns, request by request, so that a noisy machine is noisy for both.
+The two servers are measured alternately, request by request, so that noise affects both.
 """
 
 import json

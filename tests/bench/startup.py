@@ -1,4 +1,5 @@
-"""(e) Start to ready, memory, and what the first request of a kind costs beside later ones."""
+"""(e) Time from start to ready, memory, and the cost of the first request of a kind compared with
+later ones."""
 
 import contextlib
 import mmap
@@ -13,8 +14,8 @@ from report import Goal, Row, spread
 from works import RAW
 
 STARTS = 7
-FIRSTS = 5  # starts that see a tensor for the first time
-LATER = 20  # requests after each
+FIRSTS = 5  # number of starts, each followed by a first request for a tensor
+LATER = 20  # number of later requests after each first one
 TENSORS = [
     ("float32", "16384,1024", 1, 4 << 24),
     ("float32", "16384,1024", 0, 4 << 24),
@@ -29,7 +30,8 @@ TENSORS = [
 
 @contextlib.contextmanager
 def tallyd_as_in_the_image():
-    """A machine for tests has PoCL, whose libraries the loader maps: 60 MB that no container has."""
+    """Run tallyd without PoCL, as in the image. On a test machine, the loader would otherwise
+    map 60 MB of PoCL's libraries."""
     with (
         tempfile.TemporaryDirectory() as empty,
         load.tallyd(env={"OCL_ICD_VENDORS": empty}) as both,
@@ -63,7 +65,7 @@ def loaded_rows(settings):
 
 
 def send(base, dtype, shape, axis, size):
-    """Milliseconds of one raw request."""
+    """Milliseconds that one raw request takes."""
     url = f"{base}/v1/cumsum?dtype={dtype}&shape={shape}&axis={axis}"
     request = urllib.request.Request(url, bytes(size), {"Content-Type": RAW})
     began = time.perf_counter()
@@ -74,8 +76,8 @@ def send(base, dtype, shape, axis, size):
 
 
 def touch_new_pages(size):
-    """Milliseconds that any program pays here for memory that nobody used a while: the host of a virtual
-    machine may have taken its pages back (free page reporting), and has to find others."""
+    """Milliseconds that any program pays on this machine for unused memory: the host of a virtual
+    machine may have reclaimed its pages (free page reporting) and has to find others."""
     with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         began = time.perf_counter()
@@ -85,8 +87,8 @@ def touch_new_pages(size):
 
 
 def first_rows(settings):
-    """The first request of each tensor after a start, and later ones; what a machine makes of new memory is
-    part of the first."""
+    """The first request of each tensor after a start, compared with later ones. The first includes
+    the machine's cost for new memory."""
     settings.note("first requests")
     for tensor in TENSORS:
         ratios, firsts, laters, pages = [], [], [], []

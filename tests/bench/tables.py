@@ -1,5 +1,5 @@
-"""The tables of docs/performance.md: of the rows of a section for one maker's processors, and the
-tables of several makers beside each other where they have room, else under each other."""
+"""The tables of docs/performance.md, made from the rows of a section. Tables of several makers are
+side by side if they fit, else one below the other."""
 
 import itertools
 import re
@@ -7,8 +7,8 @@ import textwrap
 
 from report import geometric_mean, number
 
-COLUMNS = 118  # of text
-TABLE_COLUMNS = 120  # of a page, as tests/lint_docs.py has it
+COLUMNS = 118  # columns of text
+TABLE_COLUMNS = 120  # width of a page in tests/lint_docs.py
 LAYOUTS = {
     "rows of 4 to 256": r"rows of (4|16|64|100|256)",
     "rows of 1001 to 1 Mi": r"rows of (1Ki|1001|16Ki|1Mi)",
@@ -21,12 +21,12 @@ LAYOUTS = {
     "repeated, few lines": r".* repeated.*|one line.*|four lines.*",
 }
 WAYS = ("TCP", "Unix socket", "shared memory", "arrays in it")
-MOST_LOSSES = 220  # characters of text about where peers are faster
+MOST_LOSSES = 220  # limit for the text that lists where peers are faster
 NONE = "-"
 
 
 class Table:
-    """heads and lines; the first `keys` columns say what a line is about. words: text below."""
+    """heads and lines; the first `keys` columns identify a line. words: text below the table."""
 
     def __init__(self, heads, lines, *, keys=1, words=""):
         self.heads, self.keys, self.words = heads, keys, words
@@ -50,8 +50,8 @@ def text_lines(words):
 
 
 def side_by_side(tables):
-    """One table of several, {maker: Table}, each figure for all makers in neighbouring columns; None
-    if it is wider than a page or they are about different things."""
+    """Merge several tables, {maker: Table}: each figure for all makers in neighbouring columns.
+    None if the result is wider than a page or the tables have different columns."""
     first = next(iter(tables.values()))
     keys = first.heads[: first.keys]
     if any(table.heads[: table.keys] != keys for table in tables.values()):
@@ -74,7 +74,7 @@ def alone(caption, table):
 
 
 def together(tables, captions):
-    """Lines of the page. tables, captions: {maker: ...}; a caption names processor and run."""
+    """The lines for the page. tables, captions: {maker: ...}; a caption names processor and run."""
     found = side_by_side(tables) if len(tables) > 1 else None
     if found is None:
         parts = [alone(captions[maker], table) for maker, table in tables.items()]
@@ -89,7 +89,7 @@ def together(tables, captions):
 
 
 def shown(row):
-    """Its ratio, in italics if it is below its goal."""
+    """The ratio of a row, in italics if it misses its goal."""
     if row is None or row["ratio"] is None:
         return "-"
     text = number(row["ratio"])
@@ -97,7 +97,7 @@ def shown(row):
 
 
 def mean_and_least(rows):
-    """Of the ratios of several layouts, in italics if one is below its goal."""
+    """Mean and least ratio of several layouts, in italics if one misses its goal."""
     ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
     if not ratios:
         return "-"
@@ -122,7 +122,7 @@ def kernels(rows):
 
 
 def sizes(rows):
-    """What a quick run has: seven layouts at their largest size."""
+    """The table of a quick run: seven layouts at their largest size."""
     lines = [[row["work"], shown(row), row.get("notes", "").split(";")[0]] for row in rows]
     return Table(["float32 in place", "ratio to the copy", "payload"], lines)
 
@@ -151,12 +151,12 @@ def micros(seconds):
 
 
 def is_won(seconds, engine):
-    """Whether some way to a server took less than the library here."""
+    """Whether at least one way to a server took less time than the library here."""
     return min(seconds.get(way, float("inf")) for way in WAYS) < seconds.get(engine, 0)
 
 
 def remote(rows):
-    """Times by size, and from which size on, to the largest, a call takes less than a library does."""
+    """Times by size, and the size from which on every call takes less time than the library."""
     rows = [row for row in rows if "seconds" in row]
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     lines = [
@@ -172,14 +172,14 @@ def remote(rows):
 
 
 def in_one_unit(values):
-    """In thousands if all of them are many."""
+    """The values in thousands, if all are at least 1000."""
     if values and min(values) >= 1000:
         return ", ".join(number(value / 1000) for value in values) + " k"
     return ", ".join(f"{value:.0f}" for value in values)
 
 
 def service(rows):
-    """A line for each kind of request, with its numbers of connections side by side."""
+    """One line per kind of request, with the numbers of connections side by side."""
     keys = (("requests_per_second", "requests/s"), ("p99_us", "p99, us"))
     kinds = {}
     for row in [row for row in rows if row["ratio"] is not None]:
@@ -196,7 +196,7 @@ def service(rows):
 
 
 def frameworks(rows):
-    """A line for each kind of request; work on several numbers of connections shares it."""
+    """One line per kind of request and peer; different numbers of connections share it."""
     rows = [row for row in rows if row["ratio"] is not None]
     by_both = {(row["work"], row["against"]): row for row in rows}
     peers_seen = list(dict.fromkeys(row["against"] for row in rows))
@@ -239,7 +239,7 @@ def goodput(rows):
 
 
 def goals(sections):
-    """Of {section: {"goals": ...}}, as figures.py keeps them."""
+    """sections: {section: {"goals": ...}}, as figures.py stores them."""
     lines = []
     for name, section in sections.items():
         reached, missed, far = (section["goals"][key] for key in ("reached", "missed", "farthest"))

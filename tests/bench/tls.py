@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What TLS costs: 64 MiB both ways, small requests, handshakes; plain HTTP and TLS take turns.
+"""The cost of TLS: 64 MiB both ways, small requests, handshakes. Plain HTTP and TLS are measured
+alternately.
 
     build/venv/bin/python tests/bench/tls.py [--rounds 3]
 
-Of 64 MiB it is tallyd's processor time that counts, as the client takes about as much and shares the cores: curl's
-stands beside it. The bound is what `openssl speed` gives for AES-128-GCM in records of 16 KiB, both ways.
+For 64 MiB the relevant figure is tallyd's processor time, as the client (curl) needs about as
+much and shares the cores; curl's time is shown as well. The bound is the rate of `openssl speed`
+for AES-128-GCM in records of 16 KiB, both ways.
 """
 
 import argparse
@@ -26,9 +28,9 @@ from support.certificates import Authority, Tls  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 BYTES = 64 << 20
-LARGE = 8  # requests a round
+LARGE = 8  # number of large requests in a round
 SECONDS = 3
-REFUSED = 40  # handshakes
+REFUSED = 40  # number of refused handshakes that are measured
 NAMES = {"one name": 1, "127 names": 127, "3,500 names": 3500}
 
 
@@ -39,7 +41,7 @@ def said_by(*command, **options):
 
 
 def openssl_rate():
-    """Bytes per second."""
+    """Bytes per second that `openssl speed` encrypts with AES-128-GCM."""
     said = said_by("openssl", "speed", "-seconds", 1, "-bytes", 16384, "-evp", "aes-128-gcm")
     return float(re.search(r"^AES-128-GCM +([0-9.]+)k", said, re.M)[1]) * 1000
 
@@ -50,7 +52,7 @@ def children_seconds():
 
 
 class Side:
-    """A server, and how it is reached."""
+    """A server and the options to reach it."""
 
     def __init__(self, folder, name, tls):
         self.server = Tallyd(folder / f"{name}.log", ["--log-requests", "false"], tls=tls)
@@ -60,7 +62,7 @@ class Side:
         self.seconds, self.curls, self.rates = [], [], []
 
     def large(self, body):
-        """Processor time of a request, of some on one connection."""
+        """Processor time per request, for several requests on one connection."""
         request = (
             *("-s", *self.trust, "-T", body, "-X", "POST", "-H", "Expect:"),
             *("-H", "Content-Type: application/octet-stream", "-o", "/dev/null"),
@@ -79,17 +81,17 @@ class Side:
 
 
 def handshakes(side, tls):
-    """A second, each on a connection of its own."""
+    """Handshakes per second, each on a new connection."""
     said = said_by(
         *("openssl", "s_time", "-connect", f"localhost:{side.server.port}", "-new"),
         *("-time", SECONDS, "-CAfile", tls.authority.certificate),
     )
     count, seconds = re.search(r"(\d+) connections in (\d+) real seconds", said).groups()
-    return int(count) / max(int(seconds) - 1, 1)  # it counts the second that it began in
+    return int(count) / max(int(seconds) - 1, 1)  # openssl counts the second in which it began
 
 
 def refused_us(server, context):
-    """Microseconds of HTTP threads for a handshake that ends with the client's certificate."""
+    """Microseconds of HTTP threads for a handshake that fails at the client's certificate."""
     begun = sum(server.thread_seconds("tally-http"))
     for _ in range(REFUSED):
         with contextlib.suppress(ssl.SSLError, ConnectionError):
@@ -100,7 +102,8 @@ def refused_us(server, context):
 
 
 def strangers(folder):
-    """The cost of certificates that no authority has signed: with an authority's name, or another."""
+    """The cost of untrusted client certificates: the issuer has an authority's name, or another
+    name."""
     tls = Tls(folder / "mutual", Authority(folder / "clients"))
     server = Tallyd(folder / "mutual.log", ["--log-requests", "false"], tls=tls)
     for issuer in ("authority", "stranger"):

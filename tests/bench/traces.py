@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""What a collector that hangs costs, where every request is sampled: processor time a small request.
+"""The cost of a collector that hangs, when every request is sampled: processor time per small
+request.
 
     make bench-tools && build/venv/bin/python tests/bench/traces.py [--lives 24]
 
-Three tallyds are under load at once and share one core, so that whatever else the machine does falls on all of them;
-their clients have another core. Two are without a collector, and their ratio shows what the measure is worth; the
-collector of the third accepts a connection and then nothing. Each life has three new processes, since two of the same
-program can differ by a hundredth for all of theirs. The collector's first batch fills and is sent in the first turn of a
-life, the next ten seconds later: what a batch costs is told by itself, and added in its part.
+Three tallyds are under load at once and share one core, so that noise affects all of them; their
+clients use another core. Two of them have no collector; their ratio shows the accuracy of the
+measurement. The collector of the third accepts a connection and then does nothing. Each life
+starts three new processes, since two processes of the same program can differ by a hundredth as
+long as they live. The collector's first batch fills and is sent in the first turn of a life, the
+next ten seconds later. The cost of a batch is therefore measured separately and added in
+proportion.
 """
 
 import argparse
@@ -23,12 +26,12 @@ import load
 import works
 
 TRACEPARENT = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n"
-GOAL = 1  # per cent
-TURNS = 4  # of a life, after one in which the first batch fills and is sent
-BATCH_S = 10  # that a batch waits for the collector
-SECONDS = 0.4  # of a turn
-CONNECTIONS = 12  # of each
-RECORD = struct.Struct("=5QIHH")  # tests/load/load_client.h
+GOAL = 1  # largest cost of the collector, in per cent of the processor time
+TURNS = 4  # turns of a life after the first one, in which the first batch is sent
+BATCH_S = 10  # time between two batches
+SECONDS = 0.4  # length of a turn
+CONNECTIONS = 12  # connections of each client
+RECORD = struct.Struct("=5QIHH")  # layout of a record in tests/load/load_client.h
 
 
 def begin(child, base, files):
@@ -39,7 +42,7 @@ def begin(child, base, files):
 
 
 def end(client):
-    """Processor seconds of the server, and requests that it answered."""
+    """(processor seconds of the server, requests that it answered)."""
     try:
         output = client.communicate(timeout=30)[0]
     finally:
@@ -58,7 +61,7 @@ def end(client):
 
 
 def live(flags, files):
-    """Of new processes by their flags: (processor seconds, requests) of each turn."""
+    """Start new processes with these flags: (processor seconds, requests) of each turn."""
     with contextlib.ExitStack() as stack:
         sides = {}
         for name, more in flags.items():
@@ -78,18 +81,18 @@ def live(flags, files):
 
 
 def request_s(turns):
-    """Processor time a request, once the first batch is out."""
+    """Processor time per request after the first batch was sent."""
     return sum(cpu for cpu, _ in turns[1:]) / sum(count for _, count in turns[1:])
 
 
 def first_s(turns):
-    """What the first turn took more than others."""
+    """Additional processor time of the first turn, compared with the others."""
     cpu, count = turns[0]
     return cpu - count * request_s(turns)
 
 
 def middle(values):
-    """The median, and between what it lies with 95 %."""
+    """The median and its 95 % confidence interval."""
     values = sorted(values)
     low = max(math.floor(len(values) / 2 - 0.98 * math.sqrt(len(values))), 0)
     median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Large raw uploads, with and without the scan in slices while they arrive.
+"""Large raw uploads, with and without scanning slices while the upload is in progress.
 
-    make all && tests/bench/upload.py [MIB ...]       slices of several sizes against none
+    make all && tests/bench/upload.py [MIB ...]       several slice sizes against none
 
-Servers with different --slice-bytes take turns, request by request; medians of the rounds. Of a
-client that sends as fast as it can: seconds from first byte to last, and the server's processor
-time; of one that sends at 500 MB/s: from its last byte sent to the first byte of the answer."""
+Servers with different --slice-bytes are measured alternately, request by request; the figures
+are medians of the rounds. For a client that sends as fast as it can: seconds from first byte to
+last, and the server's processor time. For a client that sends at 500 MB/s: seconds from its last
+byte sent to the first byte of the answer."""
 
 import os
 import pathlib
@@ -57,7 +58,7 @@ class Server:
 
 
 class Upload:
-    """A client that sends the same body again and again, each time on a new connection."""
+    """A client that sends the same body repeatedly, each time on a new connection."""
 
     def __init__(self, server, query, body):
         self.port = server.port
@@ -81,7 +82,7 @@ class Upload:
             self.socket.sendall(self.body[at : at + PIECE])
 
     def once(self, rate=None):
-        """Seconds for everything, and from the last byte sent to the first received."""
+        """(seconds in total, seconds from the last byte sent to the first byte received)."""
         with socket.create_connection(("127.0.0.1", self.port)) as self.socket:
             return self.exchange(rate)
 
@@ -101,7 +102,7 @@ class Upload:
 
 
 def together(uploads, rate):
-    """Seconds until all are through, and the median wait for a first byte."""
+    """Seconds until all uploads end, and the median wait for a first byte."""
     waits = []
     threads = [threading.Thread(target=lambda u=u: waits.append(u.once(rate)[1])) for u in uploads]
     began = time.monotonic()
@@ -119,7 +120,7 @@ def measure(servers, query, body, connections, rate):
         for i, server in enumerate(servers):
             before = server.cpu_seconds()
             took, wait = together(uploads[i], rate)
-            if round_number > 0:  # the first warms up
+            if round_number > 0:  # the first round warms up
                 seconds[i].append(took)
                 waits[i].append(wait)
                 cpu[i].append(server.cpu_seconds() - before)

@@ -1,4 +1,4 @@
-"""The requests of the service's sections: bodies and where they go."""
+"""The requests of the service's sections: their bodies and targets."""
 
 import functools
 import json
@@ -39,7 +39,7 @@ def v2_json():
 
 
 def v2_binary(shape, data):
-    """A body and the header that says where its JSON ends."""
+    """A body, and the header with the length of its JSON."""
     tensor = {
         "name": "x",
         "shape": shape,
@@ -56,8 +56,9 @@ def raw_query(shape, axis=0):
 
 
 class Work:
-    """One kind of request. make_body: called when it is first needed, long ones take seconds.
-    echo: the answer is as long as the body, and long."""
+    """One kind of request. make_body is called when the body is first needed, as long bodies
+    take seconds to make. echo: the answer is long and has the length of the body, so that the
+    bare daemon may return the body."""
 
     def __init__(self, name, path, content_type, make_body, connections, **more):
         self.name = f"{name} c={connections}"
@@ -84,6 +85,6 @@ def raw_work(name, path, count, connections, **more):
 
 
 def json_work(count, path, connections, **more):
-    """Many numbers."""
+    """A request with `count` numbers in JSON."""
     name = f"JSON of {count} numbers"
     return Work(name, path, JSON, lambda: json_body(count), connections, **more)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Every test of the client: libtally's C programs, the tally command, the examples in C and in other
-# languages, the installed files.
+# Run every test of the client: libtally's C programs, the tally command, the examples in C and in other languages,
+# the installed files.
 #
 #   tests/client/run.sh [release|debug|asan|tsan]      (default: $TALLY_TEST_MODE, else release)
 #
-# Ends with "N passed, N failed, N skipped". Needs what `deploy/install-deps.sh test` installs; an
-# interpreter or tool that is not there is a skipped test, and named.
+# The last line is "N passed, N failed, N skipped". Needs the packages of `deploy/install-deps.sh test`; a test whose
+# interpreter or tool is missing is skipped and named.
 # shellcheck shell=dash disable=SC2030,SC2031  # groups leave their counts in files
 set -u
 
@@ -38,7 +38,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-suppressions=$supp/tsan.supp:halt_on_error=
 export POCL_CACHE_DIR="${POCL_CACHE_DIR:-$PWD/build/pocl-cache}"
 unset TALLY_URL TALLY_TOKEN NO_COLOR http_proxy HTTP_PROXY
 
-# check NAME COMMAND...: one test; its output is shown only if it fails.
+# check NAME COMMAND...: run one test; its output is shown only if it fails.
 check() {
     local name="$1"
     shift
@@ -57,7 +57,7 @@ skip() {
     skipped=$((skipped + 1))
 }
 
-# suite NAME COMMAND...: a program with tests of its own, which it counts in TAP.
+# suite NAME COMMAND...: run a program with several tests, which reports them in TAP.
 suite() {
     local name="$1" ok not_ok status
     shift
@@ -92,7 +92,7 @@ start_server() {
     return 1
 }
 
-# shows TEXT COMMAND...: the command succeeds and its output, blanks made single, has TEXT in it.
+# shows TEXT COMMAND...: the command must succeed, and its output, with blanks collapsed, must contain TEXT.
 shows() {
     local text="$1"
     shift
@@ -130,7 +130,7 @@ header_alone() { # header_alone HEADER LANGUAGE STANDARD
 }
 
 install_all() {
-    # with the kernels for this machine: those for others take minutes, and go the same way
+    # only the kernels for this machine: those for other machines take minutes and are installed in the same way
     $make install-built DESTDIR="$scratch/root" PREFIX=/opt/tally || return 1
     local d="$scratch/root/opt/tally" file
     for file in bin/tally bin/tallyd lib/libtally.a lib/libtally.so.0 lib/libtally.so include/tally.h \
@@ -141,12 +141,12 @@ install_all() {
     done
 }
 
-# Compile against the installed files with what pkg-config says and nothing else.
+# Compile against the installed files with the output of pkg-config and nothing else.
 example() { # example NAME TEXT [static]
     local d="$scratch/root/opt/tally" flags
     flags=$(PKG_CONFIG_PATH=$d/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$scratch/root \
         pkg-config --cflags ${3:+"--$3"} --libs tally) || return 1
-    # as docs/client.md says
+    # docs/client.md links the static library with this option.
     [ "$#" -lt 3 ] || flags=$(echo "$flags" | sed 's/-ltally/-l:libtally.a/')
     # shellcheck disable=SC2046,SC2086
     cc -std=c11 -Wall -Wextra -Werror $(flags_of_mode) -o "$scratch/$1" "client/examples/$1.c" $flags &&
@@ -188,7 +188,7 @@ memory_tests() {
     local name
     case $mode in
     release | debug) ;;
-    *) return ;; # their builds look for the same
+    *) return ;; # the sanitizers of these builds find the same faults
     esac
     if ! command -v valgrind >/dev/null 2>&1; then
         skip "valgrind" "not here; asan and tsan builds look for the same"
@@ -232,8 +232,8 @@ cli_tests() {
     command_tests "the tally command over TLS" tests/client/test_tls.py
 }
 
-# beside NAME COMMAND: a group of tests runs beside the others, with a folder of its own. Its
-# output and its counts are shown in the end.
+# beside NAME COMMAND: run a group of tests in parallel with the others, in a folder of its own. Its output and counts
+# are shown at the end.
 groups=''
 beside() {
     groups="$groups $1:"

@@ -1,4 +1,4 @@
-/* Submitted calls: many at once over few connections, failures, closing early, threads. */
+/* Submitted calls: many in flight over few connections, failures, closing early, threads. */
 #include "tests/client/lib/support.h"
 
 #include <pthread.h>
@@ -21,10 +21,10 @@ struct call {
     enum tally_status status;
 };
 
-static struct fake_server *current; /* of the running test; the script needs it */
+static struct fake_server *current; /* the server of the running test, for the script */
 
-/* Sums what it is sent; every 29th request meets a 503, every 31st a lost connection: fewer than
- * the budget of retries has room for. */
+/* Sums the request; every 29th request gets a 503, every 31st loses its connection: fewer
+ * failures than the retry budget allows. */
 static void script_sums(void *user, const struct fake_request *request,
                         struct fake_answer *answer)
 {
@@ -150,7 +150,7 @@ static void a_rough_server_changes_no_result(void **state)
         if (calls[i].status == TALLY_OK)
             check_sums(&calls[i]);
         else
-            wrong++; /* cut inside the status line: not taken for a lost connection */
+            wrong++; /* cut inside the status line, which must not count as a lost connection */
     }
     assert_true(wrong < CALLS / 20);
     tally_close(client);
@@ -158,7 +158,7 @@ static void a_rough_server_changes_no_result(void **state)
     test_free(calls);
 }
 
-/* What has more numbers than one is refused for now. */
+/* Requests with more than one number are refused temporarily. */
 static void script_refuses_long_ones(void *user, const struct fake_request *request,
                                      struct fake_answer *answer)
 {
@@ -195,7 +195,7 @@ static void a_call_that_backs_off_leaves_its_connection_to_others(void **state)
             TALLY_OK);
     }
     assert_int_equal(sem_wait(&short_done), 0);
-    assert_int_equal(fake_server_requests(current), 2); /* so far one attempt of each */
+    assert_int_equal(fake_server_requests(current), 2); /* one attempt of each call so far */
     tally_close(client);
     assert_int_equal(calls[0].status, TALLY_CANCELLED);
     fake_server_stop(current);
@@ -264,7 +264,8 @@ enum {
     TOO_LITTLE_MS = 50
 };
 
-/* The first call keeps the client's thread until the second, submitted meanwhile, has no time. */
+/* The first call blocks the client's thread until the second call, submitted meanwhile, has no
+ * time left. */
 static void on_first_done(void *user, const struct tally_error *result)
 {
     (void)result;
@@ -272,7 +273,7 @@ static void on_first_done(void *user, const struct tally_error *result)
     usleep((TOO_LITTLE_MS + 1) * 1000);
 }
 
-/* Two calls over one connection; how the second ended, whose turn comes too late. */
+/* Two calls over one connection; returns the result of the second, which starts too late. */
 static enum tally_status second_of_two(int64_t timeout_ms, int64_t deadline_ms)
 {
     bool rough = false;
@@ -297,7 +298,7 @@ static enum tally_status second_of_two(int64_t timeout_ms, int64_t deadline_ms)
     }
     assert_int_equal(sem_post(&both_submitted), 0);
     assert_int_equal(tally_wait(client, 20000), TALLY_OK);
-    assert_in_range(fake_server_requests(current), 0, 1); /* the first may be late, too */
+    assert_in_range(fake_server_requests(current), 0, 1); /* the first call may be late, too */
     tally_close(client);
     fake_server_stop(current);
     assert_int_equal(sem_destroy(&both_submitted), 0);

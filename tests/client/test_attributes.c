@@ -1,5 +1,6 @@
-/* The attributes of a scan in libtally: what a request says, which part says it, which answer is taken,
- * and what is refused before anything is sent. test_real.c has the sums. */
+/* The attributes of a scan in libtally: how a request states them, which part states them,
+ * which answers are accepted, and which scans are refused before anything is sent. test_real.c
+ * checks the sums. */
 #include "tests/client/lib/support.h"
 
 #include <math.h>
@@ -7,14 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every request gets the same answer; of the last one the head and the beginning of the body are kept. */
+/* Gives every request the same answer; keeps the head and the beginning of the body of the last
+ * one. */
 struct script {
     char head[16384];
     unsigned char body[256];
     size_t body_bytes;
     const char *dtype;
     const char *shape;
-    uint64_t carry_bytes; /* of the answer, at the beginning of its payload */
+    uint64_t carry_bytes; /* bytes of the carry at the beginning of the answer's payload */
     unsigned char payload[256];
     size_t payload_bytes;
 };
@@ -65,7 +67,7 @@ static void a_request_has_the_attributes_that_are_set_and_no_other(void **state)
     double numbers[3] = {0};
     struct tally_error err;
     struct tally_scan scan = scan_of_type(TALLY_FLOAT64, &size);
-    scan.output_dtype = TALLY_INT8; /* not read */
+    scan.output_dtype = TALLY_INT8; /* ignored, because has_output_dtype is 0 */
     assert_int_equal(tally_cumsum(client, &scan, numbers, numbers, &err), TALLY_OK);
     assert_query(&script, "POST /v1/cumsum?dtype=float64&shape=2&axis=0 HTTP");
     scan = scan_of_type(TALLY_FLOAT32, &size);
@@ -86,7 +88,7 @@ static void a_request_has_the_attributes_that_are_set_and_no_other(void **state)
 static void an_initial_value_is_written_in_the_type_of_the_sums(void **state)
 {
     (void)state;
-    static const uint16_t half = 0x8001; /* the least subnormal, negative */
+    static const uint16_t half = 0x8001; /* the negative subnormal number nearest to zero */
     static const uint16_t brain = 0x3F80;
     static const int8_t small = -128;
     static const uint8_t byte = 255;
@@ -112,7 +114,7 @@ static void an_initial_value_is_written_in_the_type_of_the_sums(void **state)
                  {TALLY_UINT8, &byte, "255"},
                  {TALLY_INT64, &least, "-9223372036854775808"},
                  {TALLY_UINT64, &most, "18446744073709551615"},
-                 {TALLY_BOOL, &least, "-9223372036854775808"}}; /* its sums are int64 */
+                 {TALLY_BOOL, &least, "-9223372036854775808"}}; /* the sums are int64 */
     struct script script = {.shape = "0"};
     struct fake_server *server = fake_server_start(answer_and_keep, &script, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), -1);
@@ -170,7 +172,7 @@ static void the_first_part_alone_has_the_initial_value(void **state)
     (void)state;
     struct script script = {.dtype = "int64", .shape = "3", .carry_bytes = 72};
     memcpy(script.payload, "TALLYSUM", 8);
-    script.payload[32] = 3; /* the position, which counts the initial value */
+    script.payload[32] = 3; /* position of the carry, which counts the initial value */
     script.payload_bytes = 72 + 3 * 8;
     struct fake_server *server = fake_server_start(answer_and_keep, &script, SIZE_MAX, NULL);
     struct tally *client = quick_client(fake_server_url(server), -1);
@@ -184,7 +186,7 @@ static void the_first_part_alone_has_the_initial_value(void **state)
     scan.include_initial = 1;
     struct tally_parts *parts = tally_parts_open(client, &scan, &err);
     assert_non_null(parts);
-    ten = 11; /* it was copied */
+    ten = 11; /* the library has copied `ten` before */
     if (tally_parts_next(parts, 2, input, output, &err) != TALLY_OK)
         fail_msg("%s", err.message);
     assert_query(&script, "?dtype=bool&shape=2&axis=0&initial=10&include_initial=true"
@@ -196,7 +198,8 @@ static void the_first_part_alone_has_the_initial_value(void **state)
     assert_query(&script, "?dtype=bool&shape=2&axis=0&part=next HTTP");
     tally_parts_close(parts);
 
-    /* of a carry, the initial value is no element either */
+    /* The position of a restored carry includes the initial value, but tally_parts_position()
+     * counts only elements. */
     parts = tally_parts_open(client, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, script.payload, 72, &err), TALLY_OK);
     assert_int_equal(tally_parts_position(parts), 2);
@@ -315,7 +318,8 @@ static void a_scan_of_a_program_built_before_attributes_is_taken(void **state)
     const int64_t size = 3;
     uint64_t output = 0;
     struct tally_scan scan;
-    memset(&scan, 0xFF, sizeof scan); /* what lies behind the older structure */
+    /* The members that the older structure lacks contain garbage. */
+    memset(&scan, 0xFF, sizeof scan);
     const size_t older = offsetof(struct tally_scan, has_output_dtype);
     const struct tally_scan whole = scan_of(&size);
     memcpy(&scan, &whole, older);
@@ -344,7 +348,7 @@ static struct tally_scan scan_of_segments(void)
     return scan;
 }
 
-/* A callback that the test holds. */
+/* A callback that blocks until the test releases it. */
 struct held {
     sem_t begun;
     sem_t go_on;
@@ -376,7 +380,8 @@ static void offsets_are_sent_before_the_tensor(void **state)
     assert_memory_equal(script.body, OFFSETS, 32);
     assert_memory_equal(script.body + 32, input, 20);
 
-    /* with a sum more for each of three segments: no other shape is the answer */
+    /* With include_initial each of the three segments has one more sum; an answer of any other
+     * shape is refused. */
     scan.include_initial = 1;
     assert_int_equal(tally_cumsum(client, &scan, input, output, &err), TALLY_BAD_ANSWER);
     script.shape = "8";
@@ -399,7 +404,7 @@ static void a_submitted_call_has_offsets_of_its_own(void **state)
     struct tally *client = quick_client(fake_server_url(server), -1);
     struct tally_scan scan = scan_of(&FIVE);
     assert_int_equal(sem_init(&held.begun, 0, 0) | sem_init(&held.go_on, 0, 0), 0);
-    /* the thread that sends is in this callback until the caller has changed the offsets */
+    /* This callback blocks the sending thread until the caller has changed the offsets. */
     assert_int_equal(
         tally_submit(client, &scan, input, output, (struct tally_done){hold, &held}, &err),
         TALLY_OK);
@@ -470,7 +475,7 @@ static void parts_and_totals_have_no_offsets(void **state)
     (void)state;
     static const char text[] = "a part ends where a segment ends, or is carried: leave offsets "
                                "out";
-    const int64_t open = 0; /* of an axis in parts */
+    const int64_t open = 0; /* axis size of a scan in parts */
     struct tally *client = tally_open("h:1", NULL, NULL);
     int32_t buffer[5] = {0};
     struct tally_carry total = {NULL, 0};

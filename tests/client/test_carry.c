@@ -1,6 +1,6 @@
-/* Carries in libtally: tally_carry_add() against sums of wide integers, carries that are none, and
- * tally_totals() with servers that answer right and wrong. The expected bytes are made here from
- * integers of DENSE words, by the table of docs/carry.md. */
+/* Carries in libtally: tally_carry_add() against sums of wide integers, invalid carries, and
+ * tally_totals() with correct and wrong answers of a server. This file computes the expected
+ * bytes from integers of DENSE words, by the table of docs/carry.md. */
 #include "tests/client/lib/support.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 enum {
-    DENSE = 40, /* words of every number here: more than any sum has */
+    DENSE = 40, /* words of every number in this file: more than any sum has */
     LINES_MOST = 8,
     CARRY_ROOM = 64 + LINES_MOST * (4 + DENSE * 8),
     FLAG_NAN = 1,
@@ -53,7 +53,7 @@ static void make_head(struct made *made, enum tally_dtype dtype, unsigned flags,
     made->count = 64;
 }
 
-/* A carry of floats. */
+/* Make a carry of floats. */
 static struct made make(enum tally_dtype dtype, unsigned flags, int lines, uint64_t position,
                         const struct number *numbers)
 {
@@ -68,7 +68,7 @@ static struct made make(enum tally_dtype dtype, unsigned flags, int lines, uint6
         while (end > 0 && words[end - 1] == sign)
             end--;
         if (end < DENSE && (end == 0 ? sign != 0 : words[end - 1] >> 63 != sign >> 63))
-            end++; /* a word that says the sign */
+            end++; /* one more word for the sign */
         while (begin < end && words[begin] == 0)
             begin++;
         unsigned char *descriptor = made.bytes + 64 + i * 4;
@@ -105,7 +105,8 @@ static uint64_t random_word(void)
     return (state >> 32) ^ state << 32;
 }
 
-/* A number of at most `most` words less a bit, often with words of 0 or of all bits set. */
+/* A random number that fits in `most` words minus one bit; many of its words are 0 or have all
+ * bits set. */
 static struct number random_number(int most)
 {
     struct number number = {0};
@@ -122,7 +123,7 @@ static struct number random_number(int most)
     }
     const int end = 1 + (int)(random_word() % (uint64_t)most);
     uint64_t *top = &number.words[end - 1];
-    *top = (uint64_t)((int64_t)*top >> 2); /* room for the sum of four numbers */
+    *top = (uint64_t)((int64_t)*top >> 2); /* leaves room for the sum of four numbers */
     for (int i = end; i < DENSE; i++)
         number.words[i] = *top >> 63 != 0 ? UINT64_MAX : 0;
     return number;
@@ -136,7 +137,7 @@ static struct tally_carry copy_of(const struct made *made)
     return carry;
 }
 
-/* Add `more`, in memory of exactly its size, and say whether that succeeded. */
+/* Call tally_carry_add() with `more`, in memory of exactly its size. Returns its status. */
 static enum tally_status add(struct tally_carry *sum, const struct made *more,
                              struct tally_error *err)
 {
@@ -159,7 +160,7 @@ static void carries_of_floats_add_up_in_any_order(void **state)
     (void)state;
     for (int round = 0; round < 4000; round++) {
         const enum tally_dtype dtype = (enum tally_dtype)(round % 4);
-        const unsigned flags = random_word() % 12; /* and how NaN counts */
+        const unsigned flags = random_word() % 12; /* exclusive, reverse, handling of NaN */
         const int lines = (int)(random_word() % (LINES_MOST + 1));
         struct number numbers[3][LINES_MOST];
         struct number sums[LINES_MOST];
@@ -168,7 +169,8 @@ static void carries_of_floats_add_up_in_any_order(void **state)
             for (int i = 0; i < lines; i++) {
                 numbers[p][i] = random_number(most[dtype]);
                 if (p == 1 && random_word() % 4 == 0 && numbers[0][i].flags == 0) {
-                    struct number one = {.words = {1}}; /* the negative of the first */
+                    /* The second number is the negative of the first one. */
+                    struct number one = {.words = {1}};
                     for (int w = 0; w < DENSE; w++)
                         numbers[1][i].words[w] = ~numbers[0][i].words[w];
                     numbers[1][i].flags = 0;
@@ -337,9 +339,11 @@ static void no_carry_goes_beyond_2_to_the_63_elements(void **state)
     const struct made near = make(TALLY_FLOAT32, 0, 1, 5, &big);
     struct tally_carry sum = copy_of(&far);
     struct tally_error err;
-    assert_int_equal(add(&sum, &none, &err), TALLY_INVALID_ARGUMENT); /* the position */
+    /* The sum of the positions is 2^63. */
+    assert_int_equal(add(&sum, &none, &err), TALLY_INVALID_ARGUMENT);
     assert_non_null(strstr(err.message, "2^63"));
-    assert_int_equal(add(&sum, &near, &err), TALLY_INVALID_ARGUMENT); /* a word more */
+    /* The sum needs one word more than a sum of float32 can have. */
+    assert_int_equal(add(&sum, &near, &err), TALLY_INVALID_ARGUMENT);
     assert_carry(&sum, &far);
     assert_int_equal(tally_carry_add(NULL, &sum, &err), TALLY_INVALID_ARGUMENT);
     assert_int_equal(tally_carry_add(&sum, NULL, NULL), TALLY_INVALID_ARGUMENT);
@@ -362,8 +366,9 @@ static void a_carry_may_be_added_to_itself(void **state)
     tally_carry_free(&sum);
 }
 
-/* Memory of exactly the carry's size: a read beyond it is seen by ASan and valgrind. A carry that
- * is taken is in the one form of its sums, so its sum with a zero is itself but for the position. */
+/* The carry has memory of exactly its size, so that ASan and valgrind detect a read beyond it.
+ * An accepted carry is canonical: its sum with a zero is the carry itself, except for the
+ * position. */
 static void forged_carries_are_refused_or_taken_as_they_are(void **state)
 {
     (void)state;
@@ -386,7 +391,7 @@ static void forged_carries_are_refused_or_taken_as_they_are(void **state)
             assert_carry(&sum, &forged);
             const enum tally_status status = add(&sum, &zero, &err);
             assert_int_equal(status, TALLY_OK);
-            for (int i = 0; i < 3; i++) /* +0.0 and -0.0 are +0.0 */
+            for (int i = 0; i < 3; i++) /* the sum of +0.0 and -0.0 is +0.0 */
                 if (forged.bytes[64 + i * 4] == FLAG_NEGATIVE_ZERO)
                     forged.bytes[64 + i * 4] = 0;
             seal(&forged);
@@ -402,7 +407,7 @@ static void forged_carries_are_refused_or_taken_as_they_are(void **state)
 
 struct totals_script {
     struct made carry;
-    const char *more; /* header lines */
+    const char *more; /* further header lines */
 };
 
 static void script_totals(void *user, const struct fake_request *request,
@@ -420,7 +425,7 @@ static void script_totals(void *user, const struct fake_request *request,
     answer->payload_bytes = (size_t)script->carry.count;
 }
 
-/* Ask a server that answers so. */
+/* Call tally_totals() with a server that follows the script. */
 static enum tally_status totals_of(struct totals_script *script, struct tally_carry *total)
 {
     static const float input[6] = {1, 2, 3, 4, 5, 6};
@@ -446,7 +451,7 @@ static void totals_are_the_carry_behind_the_tensor(void **state)
     (void)state;
     struct totals_script script = {.carry = example(), .more = "Tally-Carry-Length: 88\r\n"};
     struct tally_carry total = {NULL, 0};
-    for (int i = 0; i < 2; i++) { /* the second time its bytes are freed */
+    for (int i = 0; i < 2; i++) { /* the second call frees the bytes of the first */
         assert_int_equal(totals_of(&script, &total), TALLY_OK);
         assert_carry(&total, &script.carry);
     }

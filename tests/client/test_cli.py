@@ -25,7 +25,8 @@ from lib.accept import listen
 
 TALLY = os.path.abspath(os.environ["TALLY"])
 URL = os.environ["TALLY_URL"]
-SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))  # how much slower an instrumented build is
+# factor by which an instrumented build is slower
+SLOW = float(os.environ.get("TALLY_TEST_SLOW", "1"))
 COMMANDS = ["cumsum", "devices", "health", "version", "console", "token", "completion"]
 
 
@@ -34,7 +35,7 @@ def tally(*arguments, stdin=b"", env=None, url=URL, cwd=None):
     done = subprocess.run(
         [TALLY, *arguments], input=stdin, capture_output=True, env=environment, cwd=cwd, timeout=120
     )
-    # An instrumented build must not have found anything.
+    # An instrumented build must not report a fault.
     assert b"Sanitizer" not in done.stderr and b"runtime error" not in done.stderr, done.stderr
     return done
 
@@ -51,8 +52,8 @@ def npy_parts(file):
 
 
 class Server:
-    """Answers each connection's requests with what `script(number, head, body)` returns: bytes to
-    send, after which the connection is closed; a generator to send piece by piece; or None."""
+    """Answers the requests of each connection with the result of `script(number, head, body)`:
+    bytes to send before the connection is closed; a generator of pieces; or None."""
 
     def __init__(self, script, read_rate=None, expected=b"100 Continue"):
         self.script, self.read_rate, self.expected = script, read_rate, expected
@@ -122,13 +123,13 @@ def answer(body, content_type="application/json", status="200 OK", headers=""):
 
 
 def sums(data, dtype, shape):
-    """A right answer to raw bytes, which is how parts of files go."""
+    """A correct answer to raw bytes, the form in which parts of files are sent."""
     headers = f"Tally-Dtype: {dtype}\r\nTally-Shape: {shape}\r\n"
     return answer(data, "application/octet-stream", headers=headers)
 
 
 class Terminal:
-    """Runs `tally` with standard error on a terminal; gathers what it shows there."""
+    """Runs `tally` with standard error on a terminal; collects the text that it shows."""
 
     def __init__(self, *arguments, env=None, url=URL, columns=100, stdout=subprocess.PIPE):
         mine, theirs = pty.openpty()
@@ -170,7 +171,7 @@ class Terminal:
 
 
 class Directory(unittest.TestCase):
-    """With a folder for files."""
+    """A test case with a temporary folder."""
 
     def setUp(self):
         self.directory = tempfile.TemporaryDirectory()
@@ -444,7 +445,7 @@ class Cumsum(Directory):
         self.assertEqual(os.stat(source).st_mode & 0o777, 0o640)
 
     def test_standard_output_is_not_the_input(self):
-        """Who reads what it writes comes to no end, or sums it again."""
+        """A command that reads its own output would never end, or would sum its own results."""
         source = self.path("in.csv", b"1,2\n3,4\n")
         for line in ("cumsum in.csv >>in.csv", "cumsum -f csv <in.csv 1<>in.csv"):
             done = subprocess.run(
@@ -471,7 +472,7 @@ class Cumsum(Directory):
             bytes(range(1, 256)) + b"\0" + (bytes(range(1, 256)) + b"\0") * (count // 256 - 1),
         )
 
-    # -- what goes wrong --
+    # -- failures --
 
     def test_a_refusal_names_code_field_and_request(self):
         source = self.path("in.json", b"[1, 2]")
@@ -489,11 +490,13 @@ class Cumsum(Directory):
         self.assertEqual(self.files(), ["in.json", "out.npy"])
 
     def test_a_file_of_another_kind_is_named_before_it_is_sent(self):
-        """Whatever its name or --format says: no server is asked."""
+        """The command detects the kind by the content, not by the name or --format, and sends
+        no request."""
         file = npy("<f4", (2,), bytes(8))
         for name, content, flags, *texts in [
             ("x.json", file, [], "x.json looks like an NPY file", "--format npy"),
             ("x", b"PK\x03\x04\x14\x00" + bytes(40), [], "looks like a ZIP archive", "numpy.save"),
+            ("x.xlsx", b"PK\x03\x04\x14\x00" + bytes(40), [], "XLSX", "the sheet as CSV"),
             ("x.npy", b"PK\x03\x04\x14\x00" + bytes(40), [], "not an NPY file", "ZIP archive"),
             ("x.npy", b'{"data":[1,2]}', [], "not an NPY file", "looks like JSON", "--format json"),
             (
@@ -516,7 +519,7 @@ class Cumsum(Directory):
                 self.assert_failed(done, 2, *texts)
 
     def test_what_is_no_json_is_refused_before_all_of_it_is_there(self):
-        """It may have no end, and all of JSON is kept in memory."""
+        """The input may have no end, and JSON is kept in memory as a whole."""
         process = subprocess.Popen(
             [TALLY, "cumsum", "-u", URL], stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -532,7 +535,8 @@ class Cumsum(Directory):
             process.communicate()
 
     def test_places_and_sizes_are_those_of_the_users_text(self):
-        """Not of the request that is made around it."""
+        """Positions and sizes in errors refer to the text that the user gave, not to the
+        request that the command makes of it."""
         for text, *says in [
             (b"[1,2]]", "byte 6", "']'", "behind the array"),
             (b" [[1,2],\n[3,4]] x", "byte 17", "'x'", "behind the array"),
@@ -546,7 +550,7 @@ class Cumsum(Directory):
                 self.assert_failed(done, 2, "standard input", *says)
         done = tally("cumsum", "-f", "json", stdin=b"5", url="http://127.0.0.1:1")
         self.assert_failed(done, 2, "byte 1 is '5', expected an array such as")
-        # What is wrong between the brackets has a number, not a place.
+        # An error inside the brackets names the number of the element, not its byte.
         self.assert_failed(tally("cumsum", stdin=b"[1,2,x]"), 2, "[2]: element 2 is 'x'")
         deep = b"[" * 65 + b"]" * 65
         self.assert_failed(tally("cumsum", stdin=deep), 2, "nested more than 64 levels deep")
@@ -669,7 +673,8 @@ class Cumsum(Directory):
         os.mkfifo(self.path("pipe"))
         source = self.path("in.json", b"[1]")
         places = (["-f", "npy", self.path("pipe")], [source, "-o", self.path("pipe")])
-        for arguments in 10 * places:  # most of them before, some while it waits
+        # most signals arrive before the command waits, some while it waits
+        for arguments in 10 * places:
             process = subprocess.Popen(
                 [TALLY, "cumsum", "-u", URL, *arguments], stderr=subprocess.PIPE
             )
@@ -691,7 +696,8 @@ class Cumsum(Directory):
         for wait_for_it in (False, True):
             command = [TALLY, "cumsum", "-u", URL, "-f", "text", self.path("in")]
             process = subprocess.Popen([*command, "-o", self.path("out")])
-            if wait_for_it:  # it has both open already, or waits
+            # let the command open the input pipe and block in open() of the output pipe
+            if wait_for_it:
                 time.sleep(0.2)
             with open(self.path("in"), "wb") as writer:
                 writer.write(b"1\n2\n")
@@ -716,7 +722,7 @@ class Cumsum(Directory):
             ("1KiB", 1024),
             ("1 kib", 1024),
             ("2Ki", 2048),
-            ("2K", 1024),  # 2000 bytes: whole rows
+            ("2K", 1024),  # 2000 bytes hold one whole row of 1024 bytes
             ("3kB", 2048),
             ("1MiB", 4096),
             ("64M", 4096),
@@ -891,7 +897,8 @@ class Cumsum(Directory):
                     self.assertEqual(done.returncode, status, (told, done.stderr))
 
     def test_an_answer_that_is_cut_without_a_length_is_none(self):
-        """Its end is that of the connection."""
+        """Without a length, the client would take the end of the connection for the end of the
+        answer."""
         raw = "application/octet-stream"
         numbers = struct.pack("<2q", 1, 3)
         whole = b'{"dtype":"int64","shape":[2],"data":[1,3]}\n'
@@ -950,7 +957,8 @@ class Cumsum(Directory):
         self.assert_failed(done, 2, "in.bin has 16 bytes of int32, and shape and strides make 20")
 
     def test_an_answer_without_end_is_cut_off(self):
-        """Whatever it says of itself; its server sends no more than a few buffers hold."""
+        """The command stops reading at its own limit, whatever the header of the answer
+        announces. It must close the connection before the server has sent `at_most` bytes."""
         chunks = "Transfer-Encoding: chunked\r\n\r\n"
         kind = "Content-Type: application/json\r\n"
         spaces = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
@@ -1050,7 +1058,8 @@ class Cumsum(Directory):
         self.assertEqual(self.read("out.npy"), self.read("in.npy"))
 
     def test_a_pipe_gets_nothing_before_the_first_answer(self):
-        """What reads it cannot tell the beginning of a result from one."""
+        """A program that reads the pipe cannot distinguish the beginning of a result from an
+        error."""
         refusal = answer(b'{"error":"no","code":"no"}', status="400 X")
         array = self.path("in.npy", npy("<f4", (2,), bytes(8)))
         table = self.path("in.csv", b"x,y\n1,2\n")
@@ -1061,7 +1070,8 @@ class Cumsum(Directory):
                 self.assertEqual(done.stdout, b"")
 
     def unread(self, *arguments, ignored=False, stdin=subprocess.DEVNULL, env=None):
-        """Run the command with a pipe as its output that nobody reads; SIGPIPE may be ignored."""
+        """Run the command with a pipe as its output whose reading end is closed. SIGPIPE may be
+        ignored."""
         reader, writer = os.pipe()
         os.close(reader)
         try:
@@ -1071,14 +1081,14 @@ class Cumsum(Directory):
                 stdout=writer,
                 stderr=subprocess.PIPE,
                 env={**os.environ, "TALLY_URL": URL, **(env or {})},
-                restore_signals=not ignored,  # Python ignores it
+                restore_signals=not ignored,  # Python ignores SIGPIPE
                 timeout=60,
             )
         finally:
             os.close(writer)
 
     def test_who_reads_no_more_ends_every_command_as_others(self):
-        """By the signal, and without a word."""
+        """The signal ends the command, and nothing is printed."""
         array = self.path("in.npy", npy("|u1", (1 << 20,), bytes(1 << 20)))
         text = self.path("in.csv", b"1\n2\n")
         asked = self.path("in.json", b"[1,2]")
@@ -1159,12 +1169,13 @@ class Cumsum(Directory):
                 process = subprocess.Popen(arguments, stderr=subprocess.PIPE)
                 while s.count == 0:
                     time.sleep(0.01)
-                process.terminate()  # SIGINT is ignored where a shell began this beside others
+                # a shell that started this process in the background ignores SIGINT
+                process.terminate()
                 _, shown = process.communicate(timeout=60)
                 self.assertEqual((process.returncode, shown), (-signal.SIGTERM, b""))
 
     def is_pending(self, process):
-        """Whether a signal was not delivered yet."""
+        """Whether a signal has not been delivered yet."""
         with open(f"/proc/{process.pid}/status") as status:
             return any(line.startswith("ShdPnd") and int(line[7:], 16) for line in status)
 
@@ -1180,7 +1191,7 @@ class Cumsum(Directory):
             process.send_signal(number)
             while self.is_pending(process):
                 time.sleep(0.001)
-            process.send_signal(number)  # timeout(1) signals the process, and then its group
+            process.send_signal(number)  # timeout(1) signals the process first and then its group
             _, shown = process.communicate(timeout=30)
             self.assertEqual(process.returncode, 130)
             self.assertIn(b"interrupted", shown)
@@ -1200,7 +1211,7 @@ class Cumsum(Directory):
                 process.stderr.close()
 
     def test_writing_brackets_ends_with_a_signal(self):
-        """Of an array without elements there may be any number, after a header of 128 bytes."""
+        """An array without elements can have any number of rows, after a header of 128 bytes."""
         source = self.path("in.npy", npy("<i8", (1 << 31, 1 << 31, 0), b""))
         process = subprocess.Popen(
             [TALLY, "cumsum", source, "-o", self.path("out.json")], stderr=subprocess.PIPE
@@ -1304,7 +1315,7 @@ class Cumsum(Directory):
             self.assertIn("token", done.stderr.decode().lower())
 
     def test_numbers_out_of_bounds_are_wrong_usage(self):
-        """None of them may silently mean the default."""
+        """A number out of bounds must not silently mean the default."""
         for option, *values in (
             ("--retries", "-1", "1001"),
             ("--timeout", "0", "-1", "0.0001", "1e10", "nan", "inf"),
@@ -1392,7 +1403,8 @@ class Cumsum(Directory):
     # -- terminals --
 
     def slow_transfer(self, **options):
-        """A file larger than sockets hold, through a server that reads and answers slowly."""
+        """Send a file larger than the socket buffers through a server that reads and answers
+        slowly."""
         data = bytes(12 << 20)
         source = self.path("in.npy", npy("|u1", (len(data),), data))
         whole = sums(data, "uint8", f"1,{len(data)},1")
@@ -1543,7 +1555,7 @@ class Completion(unittest.TestCase):
         return re.findall(r"(?m)^  (?:-\w, |    )(--[a-z-]+)", shown)
 
     def offered(self, *words):
-        """What a completion script is told that there may be in place of the last word."""
+        """The completions that a completion script gets for the last word."""
         lines = tally("--complete", *words).stdout.decode().splitlines()
         return [line.split("\t")[0] for line in lines]
 
@@ -1567,7 +1579,7 @@ class Completion(unittest.TestCase):
 
     PATH = {**os.environ, "PATH": f"{os.path.dirname(os.path.abspath(TALLY))}:{os.environ['PATH']}"}
 
-    TYPED = {  # and what it becomes, but for the blank or "=" behind it
+    TYPED = {  # the completed line, without the blank or "=" at its end
         "tally cu": "tally cumsum",
         "true; tally cu": "true; tally cumsum",
         "tally --ver": "tally --version",
@@ -1599,13 +1611,14 @@ class Completion(unittest.TestCase):
         "tally cumsum --exclusive on": "tally cumsum --exclusive one.npy",
         "tally cumsum my": "tally cumsum my\\ \\$x\\*.npy",
         "tally cumsum -o my\\ ": "tally cumsum -o my\\ \\$x\\*.npy",
-        # another tally than that of PATH
+        # a tally outside PATH
         "~/tally cu": "~/tally cumsum",
         "./tally cu": "./tally cumsum",
     }
 
     def completed(self, shell, script, typed):
-        """What each of the lines becomes by a Tab in an interactive shell on a terminal."""
+        """Type lines into an interactive shell on a terminal. Returns each line as the shell
+        completes it after a Tab."""
         told, tell = os.pipe()
         mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
@@ -1642,7 +1655,9 @@ class Completion(unittest.TestCase):
                     if unread.endswith(b"\n"):
                         lines += [line.decode() for line in unread.splitlines()]
                         unread = b""
-                        if len(lines) <= len(typed):  # kill the line, type, Tab, tell
+                        # clear the line (Ctrl-U), type the next one, press Tab, and let the
+                        # shell report the line (Ctrl-T)
+                        if len(lines) <= len(typed):
                             next_one = typed[len(lines) - 1].encode()
                             os.write(mine, b"\x15" + next_one + b"\t\x14")
             finally:
@@ -1681,7 +1696,8 @@ class Completion(unittest.TestCase):
             "tally cumsum --output on": "one.npy",
             "tally health on": "",
         }
-        # fish 4 lists options that have the letters elsewhere, too, after those that begin with them.
+        # fish 4 lists first the options that begin with the typed letters, then options that
+        # contain these letters elsewhere. Only the first one is compared.
         asked = [f"echo (complete -C '{line}' | string replace -r '\\t.*' '')[1]" for line in cases]
         with tempfile.TemporaryDirectory() as folder:
             open(os.path.join(folder, "one.npy"), "w").close()

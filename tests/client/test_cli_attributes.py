@@ -1,4 +1,5 @@
-"""`tally cumsum` with --output-dtype, --nan, --initial, --include-initial and --offsets, and of booleans.
+"""`tally cumsum` with --output-dtype, --nan, --initial, --include-initial and --offsets, and with
+booleans.
 
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_attributes.py
 """
@@ -34,7 +35,8 @@ def transposed(rows, count):
 
 class Attributes(Directory):
     def dead(self, *arguments, stdin=b""):
-        """Without a server: whatever is refused was refused before anything was sent."""
+        """Run the command with the address of no server: it must refuse before it sends a
+        request."""
         return tally(*arguments, stdin=stdin, url="http://127.0.0.1:1")
 
     def test_files_of_every_layout_in_parts_have_the_sums_of_the_whole(self):
@@ -274,7 +276,7 @@ class Segments(Directory):
         return self.path(name, b"".join(b"%d\n" % offset for offset in offsets))
 
     def expected(self, lines, include, reverse, offsets=OFFSETS):
-        """Sums of each segment of each line, beside each other."""
+        """The sums of each segment of each line, concatenated."""
         pairs = list(itertools.pairwise(offsets))
         return [
             [

@@ -1,7 +1,7 @@
-"""`tally cumsum` with tensors of any size: in parts and as streams; while the server dies.
+"""`tally cumsum` with tensors of any size: in parts and as streams, also when the server dies.
 
 Plain Python, without packages:  TALLY=build/bin/tally TALLY_URL=... python3 tests/client/test_cli_parts.py
-It starts servers of its own, build/bin/tallyd beside TALLY, where it ends them.
+Tests that kill servers start build/bin/tallyd beside TALLY.
 """
 
 import itertools
@@ -37,7 +37,7 @@ from test_cli import (
 
 TALLYD = os.path.join(os.path.dirname(TALLY), "tallyd")
 INSTRUMENTED = "asan" in TALLY or "tsan" in TALLY
-LONG = "TALLY_TEST_LONG" in os.environ  # make soak-client
+LONG = "TALLY_TEST_LONG" in os.environ  # set by `make soak-client`
 MIB = 1 << 20
 
 SLOW_NAMES = b"""
@@ -110,13 +110,13 @@ def int64s(*numbers):
 
 
 def running_sums(count):
-    """count int64 numbers and their sums."""
+    """`count` int64 numbers and their sums."""
     numbers = [(i * 2654435761) % 1000003 - 500000 for i in range(count)]
     return int64s(*numbers), int64s(*itertools.accumulate(numbers))
 
 
 def forward(head, body):
-    """The real server's answer to a request."""
+    """Forward a request to the real server and return its answer."""
     fields = dict(re.findall(r"(?im)^(content-type|tally-carry-length): *(.*?)\r?$", head))
     request = urllib.request.Request(URL + head.split()[1], body, fields)
     with urllib.request.urlopen(request) as told:
@@ -132,7 +132,7 @@ class Tallyd:
 
     def __init__(self, *options, limit=None):
         self.options, self.limit = options, limit
-        for _ in range(5):  # another test may take the port before it does
+        for _ in range(5):  # another test may take the port before the server does
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 self.address = "127.0.0.1:%d" % free.getsockname()[1]
@@ -145,10 +145,10 @@ class Tallyd:
         assert self.begin(), "tallyd does not start"
 
     def begin(self):
-        """Does it start?"""
+        """Start the server. Returns false if it exits before it is ready."""
 
         def limited():
-            if self.limit:  # of addresses, drivers it may find take more
+            if self.limit:  # limits the private writable memory of the server
                 resource.setrlimit(resource.RLIMIT_DATA, (self.limit, self.limit))
 
         self.process = subprocess.Popen(
@@ -180,7 +180,8 @@ class Tallyd:
 class Files(Directory):
     def test_parts_have_the_bits_of_the_whole(self):
         rng = random.Random(17)
-        some, one = ("2048", "300"), ("4",)  # bytes of a part: elements, and one at a time
+        # bytes of a part: `some` fit several elements, `one` fits one
+        some, one = ("2048", "300"), ("4",)
         for shape, cuts in (
             ([3000], some),
             ([7, 400], some),
@@ -247,14 +248,14 @@ class Files(Directory):
             done = tally("cumsum", name, "-F", "csv", stdin=stdin)
             self.assertEqual(done.stdout, b"1,10\n3,30\n6,60\n")
         self.assert_failed(tally("cumsum", "-F", "json", stdin=file[:-8]), 2, "not written whole")
-        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # and nothing
+        large = npy("<i8", (1 << 62, 1 << 62, 0), b"", True)  # the array has no elements
         self.assert_done(tally("cumsum", self.path("in.npy", large), "-F", "raw"))
 
     def test_the_ending_of_a_result_is_that_of_a_format(self):
         source = self.path("in.npy", npy("<i8", (3,), int64s(1, 2, 3)))
         done = tally("cumsum", source, "-o", self.path("out.npz"))
         self.assert_failed(done, 2, "out.npz", ".npy", "--output-format")
-        for name in ("out.xlsx", "out.txt.gz", "x.d/../out.Npy"):
+        for name in ("out.xlsx", "out.txt.gz", "x.d/../out.npyx"):
             done = tally("cumsum", source, "-o", self.path(name))
             ending = name[name.rindex(".") :]
             self.assert_failed(done, 2, f"no format {ending}; the formats are .npy,", ".csv")
@@ -265,6 +266,8 @@ class Files(Directory):
             self.assertEqual(npy_parts(self.read(name))[1], int64s(1, 3, 6))
             os.remove(self.path(name))
         os.rmdir(self.path("x.d"))
+        self.assert_done(tally("cumsum", source, "-o", self.path("OUT.NPY")))
+        self.assertEqual(npy_parts(self.read("OUT.NPY"))[1], int64s(1, 3, 6))
         done = tally("cumsum", source, "-o", self.path("out.npz"), "-F", "raw")
         self.assert_done(done)
         self.assertEqual(self.read("out.npz"), int64s(1, 3, 6))
@@ -297,7 +300,7 @@ class Files(Directory):
             self.assert_failed(done, 2, "of a stream only the first size can be open")
 
     def test_an_input_that_is_written_to_meanwhile_is_no_input(self):
-        """Its sums would be of both."""
+        """If the file changes between two parts, the sums would mix old and new elements."""
         count = 1 << 16
         for name, content, options in (
             ("in.npy", npy("<i8", (count,), bytes(8 * count)), []),
@@ -311,7 +314,8 @@ class Files(Directory):
                     if number == 0:
                         before = os.fstat(file.fileno()).st_mtime_ns
                         os.pwrite(file.fileno(), content[-1:], len(content) - 1)
-                        os.utime(source, ns=(0, before ^ 1))  # a clock may be coarse
+                        # the file system's clock may be too coarse to show the write
+                        os.utime(source, ns=(0, before ^ 1))
                     return forward(head, body), True
 
                 with Server(overwrite) as s:
@@ -327,7 +331,8 @@ class Files(Directory):
 
         def cut(number, head, body):
             os.truncate(source, 1000)
-            os.utime(source, ns=(0, before))  # a clock may be coarse
+            # the file system's clock may be too coarse to show the write
+            os.utime(source, ns=(0, before))
             return forward(head, body), True
 
         with Server(cut) as s:
@@ -346,7 +351,7 @@ class Files(Directory):
         )
 
     def test_a_file_larger_than_memory_goes_through(self):
-        """The client and the server have 512 MiB each."""
+        """The client and the server are limited to 512 MiB each."""
         limit = None if INSTRUMENTED else 512 * MIB
         count = (64 if INSTRUMENTED else 20480 if LONG else 640) * MIB // 8
         source = self.path("in.npy", npy("<i8", (count,), b""))
@@ -371,7 +376,7 @@ class Files(Directory):
             total = 0
             process.stdout.read(head)
             for begin, end in zip([0, *steps], [*steps, count]):
-                same = int64s(total) * MIB  # up to the next number that is not zero
+                same = int64s(total) * MIB  # the sums are equal up to the next nonzero number
                 while begin < end:
                     some = min(end - begin, MIB)
                     self.assertEqual(process.stdout.read(8 * some), same[: 8 * some])
@@ -384,7 +389,7 @@ class Files(Directory):
 
 
 class Servers(Directory):
-    """Which die."""
+    """The command continues when its server dies."""
 
     def start(self, server, *arguments, stdin=None):
         return subprocess.Popen(
@@ -403,7 +408,7 @@ class Servers(Directory):
         )
 
     def written(self):
-        """Bytes of the result so far."""
+        """Bytes of the result that are written so far."""
         names = [name for name in self.files() if name.startswith("out.npy")]
         return sum(os.stat(self.path(name)).st_size for name in names)
 
@@ -418,7 +423,7 @@ class Servers(Directory):
         file = npy("<i8", (count,), data)
         head, size = file[: -len(data)], len(data) // 10
         tenths = [data[at * size : (at + 1) * size if at < 9 else None] for at in range(10)]
-        come = queue.SimpleQueue()  # what is to come, so that the client never gets ahead
+        come = queue.SimpleQueue()  # the next chunks, queued so that the client never reads ahead
         with Tallyd() as server:
             process = self.start(server, "--part-bytes", "4096", stdin=subprocess.PIPE)
 
@@ -444,7 +449,7 @@ class Servers(Directory):
                 counts = re.findall(
                     r'tally_requests_total{route="cumsum",.*} (\d+)', page.read().decode()
                 )
-        # The last server had the other half, and the part that was lost.
+        # The last server summed the other half, and the part that was lost.
         self.assertIn(sum(map(int, counts)), range(1, len(data) // 4096 // 2 + 3))
         self.assertEqual((process.returncode, shown), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
@@ -457,14 +462,15 @@ class Servers(Directory):
             with Tallyd() as server:
                 process = self.start(server, "--part-bytes", "4096", *arguments)
                 self.wait_for(process, lambda: self.written() > 100000)
-                start = time.time()  # the end of the server may take longer than the timeout
+                start = time.time()  # the server may take longer to end than the timeout
             _, shown = process.communicate(timeout=60)
             self.assertGreaterEqual(time.time() - start, seconds * 0.5)
             self.assertEqual(process.returncode, 3, shown)
             self.assertEqual(self.files(), ["in.npy"])
 
     def test_a_busy_server_is_asked_less_and_less_often(self):
-        """Once it has answered, who has a job in parts does not give up at once."""
+        """If the server has already answered a part, the command keeps waiting for a busy
+        server."""
         busy = answer(
             b'{"error":"full","code":"queue_full"}', status="503 X", headers="Retry-After: 99\r\n"
         )
@@ -476,10 +482,11 @@ class Servers(Directory):
             process = self.start(s, "--part-bytes", "8", "--timeout", "1")
             _, shown = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 4, shown)
-        self.assertIn(s.count, range(2, 6))  # after 0, 0.2, 0.6 and 1.4 seconds, not each 0.2
+        # The command asks after 0, 0.2, 0.6 and 1.4 seconds, and not every 0.2 seconds.
+        self.assertIn(s.count, range(2, 6))
 
     def test_a_server_behind_a_proxy_is_waited_for_too(self):
-        """A proxy that has lost its server answers 502."""
+        """A proxy without a server answers 502."""
         gone = answer(b"<h1>Bad Gateway</h1>", "text/html", status="502 Bad Gateway")
         data, expected = running_sums(1 << 16)
         self.path("in.npy", npy("<i8", (1 << 16,), data))
@@ -488,7 +495,7 @@ class Servers(Directory):
             _, shown = process.communicate(timeout=60)
         self.assertEqual((process.returncode, shown), (0, b""))
         self.assertEqual(npy_parts(self.read("out.npy"))[1], expected)
-        with Server(lambda *_: gone) as s:  # it was never there
+        with Server(lambda *_: gone) as s:  # the server was never reachable
             process = self.start(s, "--part-bytes", "64KiB")
             _, shown = process.communicate(timeout=60)
         self.assertEqual((process.returncode, s.count), (6, 1), shown)
@@ -516,7 +523,7 @@ class Servers(Directory):
         code = self.path("write.c", text)
         library = self.path("write.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
-        data = bytes(1 << 17)  # more than a pipe takes
+        data = bytes(1 << 17)  # more than a pipe holds
         os.mkfifo(self.path("out"))
         reader = os.open(self.path("out"), os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
@@ -562,7 +569,8 @@ class Servers(Directory):
 
     @unittest.skipIf(INSTRUMENTED, "a library is loaded before the sanitizer's")
     def test_output_that_fails_in_between_is_an_error_where_its_end_is_written(self):
-        """As a pipe does that others have made not to block, and that is full for a moment."""
+        """The preloaded library lets one write fail, and later writes succeed. A full pipe does
+        the same if another process made it non-blocking."""
         code = self.path("output.c", FAILING_OUTPUT)
         library = self.path("output.so")
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, code], check=True)
@@ -588,7 +596,7 @@ class Servers(Directory):
 
 class Streams(Directory):
     def open(self, *arguments, **options):
-        """With pipes at both ends."""
+        """Start the command with pipes as input and output."""
         process = subprocess.Popen(
             [TALLY, "cumsum", "-u", URL, *arguments],
             stdin=subprocess.PIPE,
@@ -601,7 +609,8 @@ class Streams(Directory):
         return process
 
     def test_raw_numbers_are_summed_as_they_come(self):
-        """Each answer comes before the next numbers are sent; the last line is in two pieces."""
+        """Each answer arrives before the next numbers are sent; the last line is sent in two
+        pieces."""
         process = self.open("-d", "int64", "-s", "-1,2")
         for i in range(1, 5):
             process.stdin.write(int64s(i, 10)[:8])
@@ -613,7 +622,7 @@ class Streams(Directory):
         self.assertEqual((process.stdout.read(), process.wait()), (b"", 0))
 
     def test_a_line_that_has_not_come_whole_waits_for_its_rest(self):
-        """The lines before it are answered meanwhile."""
+        """Complete lines before the incomplete one are answered meanwhile."""
         process = self.open("-d", "int64", "-s", "-1,2")
         lines = [int64s(i, 10) for i in range(4)]
         process.stdin.write(lines[0] + lines[1][:5])
@@ -673,7 +682,9 @@ class Streams(Directory):
         self.assertIn("(3,)", header)
         self.assertEqual(data, int64s(1, 3, 6))
         numbers, sums = running_sums(1000)
-        for rank in range(2, 24):  # of one of them the size is what the head has no more room for
+        # The command writes the header again when the number of rows is known. For every rank,
+        # the longer shape must fit into the bytes that were reserved for the first header.
+        for rank in range(2, 24):
             shape = "-1" + (rank - 1) * ",1"
             out = ["-F", "npy", "-o", self.path("out.npy")]
             self.assert_done(tally("cumsum", "-d", "int64", "-s", shape, *out, stdin=numbers))
@@ -708,7 +719,7 @@ class Streams(Directory):
             [TALLY, "cumsum", "-u", URL, "-f", "text", "--part-bytes", "1048576"],
             stdin=endless.stdout,
             stdout=subprocess.PIPE,
-            # what an instrumented build frees it keeps for a while
+            # an instrumented build keeps freed memory for a while
             env={
                 **os.environ,
                 "ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:quarantine_size_mb=1",

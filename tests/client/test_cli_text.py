@@ -36,7 +36,8 @@ class Text(Directory):
                 self.assertEqual(self.sums(text, *flags.split()), expected)
 
     def assert_refused(self, *cases):
-        """Each with the rows before the bad one."""
+        """Check the message of each refusal, and that the rows before the bad one were
+        printed."""
         for text, flags, rows, *says in cases:
             with self.subTest(text=text[:40], flags=flags):
                 done = self.done(text, *flags.split())
@@ -55,8 +56,9 @@ class Text(Directory):
             (' {"data":[1,2],"dtype":"int8"}', "", '{"dtype":"int8","shape":[2],"data":[1,3]}\n'),
             ("\ufeff1\n2\n", "", "1\n3\n"),
         )
-        source = self.path("x.csv", b"1,5\n2,5\n")
-        self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
+        for name in ("x.csv", "X.CSV"):
+            source = self.path(name, b"1,5\n2,5\n")
+            self.assertEqual(tally("cumsum", source).stdout, b"1,5\n3,10\n")
         named = self.path("x", npy("<i8", (2,), int64s(1, 2)))
         self.assertEqual(tally("cumsum", named, "-F", "text").stdout, b"1\n3\n")
         for text, *says in (
@@ -65,7 +67,7 @@ class Text(Directory):
             (b"\x89PNG\r\n\x1a\n1", "byte 7 is 0x1A"),
             (
                 b"\x1f\x8b\x08\0\0\0\0\0",
-                "looks like gzip data: unpack it",
+                "looks like gzip data: decompress it",
                 "zcat FILE | tally cumsum",
             ),
             (b"{'data': [1]}", "looks like a printed Python dictionary"),
@@ -215,7 +217,7 @@ class Text(Directory):
         )
 
     def test_quoted_fields(self):
-        """As RFC 4180 has them, line breaks included."""
+        """Quoted fields as RFC 4180 defines them, with line breaks."""
         self.assert_all(
             ('"1","2"\n"3",4\n', "-f csv", "1,2\n4,6\n"),
             ('"a","b ""q"""\n1,2\n', "-f csv", '"a","b ""q"""\n1,2\n'),
@@ -273,7 +275,8 @@ class Text(Directory):
         )
 
     def test_the_type_follows_the_numbers(self):
-        """int64 up to the first number that is not written as an integer, then float64."""
+        """The sums are int64 up to the first number that is not written as an integer, then
+        float64."""
         self.assert_all(
             ("0\n0.5\n1\n", "", "0\n0.5\n1.5\n"),
             ("1 2\n3 4.5\n5 6\n", "", "1 2\n4.0 6.5\n9.0 12.5\n"),
@@ -285,7 +288,7 @@ class Text(Directory):
             ("1\n1e2\n", "", "1\n101.0\n"),
             ("0\n0.5\n", "-F json", "[0,0.5]\n"),
             ("-3\n-0.0\n", "", "-3\n-3.0\n"),
-            # 2^53+1 is no float64: the exact sum goes on all the same.
+            # float64 cannot represent 2^53+1, but the later sums still contain it exactly.
             (
                 "9007199254740993\n0.5\n-9007199254740992\n",
                 "",
@@ -457,7 +460,8 @@ class Text(Directory):
                     process.stdout.close()
 
     def test_good_rows_of_parts_before_a_bad_one_are_printed(self):
-        """Also where two parts are under way at a time, and the bad row is read before they end."""
+        """The rows are printed even if the command reads the bad row while two parts are in
+        flight."""
         rows = 2000
         text = "".join(f"{i} 1\n" for i in range(rows)) + "x 1\n" + "1 1\n" * 100
         for axis in ("0", "1"):
@@ -482,7 +486,7 @@ class Text(Directory):
                 self.assertTrue(done.stdout.endswith(b"]\n"))
                 out = self.path("out.json")
                 self.assert_failed(self.done(text, "-o", out, *flags), 2, says)
-                self.assertEqual(self.files(), [])  # a file is written whole or not at all
+                self.assertEqual(self.files(), [])  # a file is written as a whole or not at all
         done = self.done("x\n1\ny\n", "-F", "json")
         self.assert_failed(done, 2, "line 3 has 'y'")
         self.assertEqual(json.loads(done.stdout), [1])
@@ -506,7 +510,16 @@ class Text(Directory):
                 "1,2,3\n",
                 "line 2 has 1 field, and the first line has 3 (separated by commas",
             ),
-            ("1,2,3\n", "-f csv --columns 4", "", "no column '4'"),
+            (
+                "1,2,3\n",
+                "-f csv --columns 4",
+                "",
+                "no column '4': the first line has 3 fields: 1,2,3",
+            ),
+            ("a,b\n1,2\n", "--columns 0", "", "no column '0': the first line has 2 fields: a,b\n"),
+            ("d,p\n2026-01-02,5\n", "", "", "'2026-01-02'", "; --columns names the columns"),
+            ("d,p\n1/2/26 9:00,5\n", "", "", "'1/2/26 9:00'", "; --columns names the columns"),
+            ("p;q\n1,5;2\n", "", "", "without separators of thousands\n"),
             (b"1\n\0\n", "-f csv", "1\n", "line 2 has a NUL byte: is it text?"),
             (b"1\n2\n\xff\xfe\n", "", "1\n3\n", "line 3 has '??'"),
             (
@@ -566,7 +579,7 @@ class Text(Directory):
         self.assert_failed(done, 2, "line 2 has 999999 fields, and the first line has 1000000")
 
     def test_a_line_without_end_is_refused(self):
-        """With the rows before it."""
+        """The rows before the endless line are printed."""
         process = subprocess.Popen(
             [TALLY, "cumsum", "-u", URL, "-f", "text"],
             stdin=subprocess.PIPE,

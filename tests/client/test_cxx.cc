@@ -1,4 +1,4 @@
-// The public headers are C++ as well, and the library links from it.
+// The public headers compile as C++, and a C++ program links with the library.
 #include "client/tally.h"
 #include "client/tally_directml.h"
 

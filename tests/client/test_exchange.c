@@ -1,5 +1,5 @@
 /* libtally's calls for other programs, tally_exchange and tally_devices, against a server that
- * says what it likes. */
+ * answers arbitrarily. */
 #include "tests/client/lib/support.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static void devices_are_a_list_as_long_as_it_is(void **state)
     assert_int_equal(tally_devices(NULL, NULL, 0, &count, NULL), TALLY_INVALID_ARGUMENT);
 }
 
-/* Cut in the blanks behind the list, then empty. */
+/* The answer is cut in the blanks behind the list; later answers are empty. */
 static void script_nothing_again(void *user, const struct fake_request *request,
                                  struct fake_answer *answer)
 {
@@ -169,7 +169,7 @@ static void script_early(void *user, const struct fake_request *request,
 static void an_answer_before_the_request_is_refused(void **state)
 {
     (void)state;
-    size_t bytes = 64 << 20; /* more than sockets hold */
+    size_t bytes = 64 << 20; /* more than socket buffers hold */
     void *body = test_calloc(bytes, 1);
     uint64_t total = 0;
     struct tally_error err;

@@ -1,5 +1,5 @@
-/* Framed answers, a JSON head before the buffer, from a server that misbehaves: the DirectML
- * door. */
+/* Framed answers (a JSON head before the buffer), as in the DirectML API, from a server that
+ * misbehaves. */
 #include "tests/client/lib/support.h"
 
 #include "client/tally_directml.h"
@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An answer of the DirectML door: a JSON head of `announced` bytes, then floats. */
+/* An answer of the DirectML API: a JSON head with an announced length, then floats. */
 struct framed {
     const char *head;
-    size_t announced; /* 0: as long as it is */
+    size_t announced; /* 0: the actual length */
     size_t floats;
-    size_t cut; /* SIZE_MAX: nowhere */
+    size_t cut; /* SIZE_MAX: not cut */
 };
 
 static const float DML_SUMS[5] = {1, 3, 6, 10, 15};
@@ -100,7 +100,7 @@ static void framed_answers_are_verified(void **state)
     (void)execute((struct framed){"{\"\x1b[31m\xc2\x9b\xc3\xa9\"}", 0, 4, SIZE_MAX}, numbers,
                   &err);
     assert_non_null(strstr(err.message, "{\"?[31m?\xc3\xa9\"}"));
-    for (drip_us = 1; drip_us >= 0; drip_us--) { /* byte by byte, and at once */
+    for (drip_us = 1; drip_us >= 0; drip_us--) { /* once byte by byte, once at full speed */
         memset(numbers, 0, 16);
         if (execute((struct framed){DML_HEAD, 0, 4, SIZE_MAX}, numbers, &err) != TALLY_OK)
             fail_msg("%s", err.message);
@@ -109,7 +109,8 @@ static void framed_answers_are_verified(void **state)
     }
 }
 
-/* In pieces as libcurl hands them on: of the second, the head's end and the first floats. */
+/* Answer in chunks, which libcurl passes on one by one. The second chunk has the end of the
+ * JSON head and the first floats. */
 static void script_pieces(void *user, const struct fake_request *request,
                           struct fake_answer *answer)
 {
@@ -122,7 +123,7 @@ static void script_pieces(void *user, const struct fake_request *request,
     (void)request;
     memcpy(whole, DML_HEAD, head);
     memcpy(whole + head, DML_SUMS, 16);
-    for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts; i++) { /* the last one is the end */
+    for (size_t i = 0; i + 1 < sizeof cuts / sizeof *cuts; i++) { /* the last cut is the end */
         size_t count = cuts[i + 1] - cuts[i];
         used += (size_t)snprintf(body + used, sizeof body - used, "%zx\r\n", count);
         memcpy(body + used, whole + cuts[i], count);
@@ -226,7 +227,7 @@ static void a_framed_answer_cut_at_any_byte_is_an_error(void **state)
     struct framed whole = {DML_HEAD, 0, 4, SIZE_MAX};
     struct fake_answer *answer = test_calloc(1, sizeof *answer);
     script_framed(&whole, NULL, answer);
-    size_t text = strlen(answer->text); /* up to the end of the head in JSON */
+    size_t text = strlen(answer->text); /* up to the end of the JSON head */
     size_t total = text + answer->payload_bytes;
     test_free(answer);
     for (size_t cut = 0; cut < total; cut++) {

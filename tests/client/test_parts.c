@@ -1,5 +1,5 @@
-/* The parts of the client that need no server: what is refused before anything is sent, and the
- * small readers that meet hostile text. */
+/* The parts of the client that need no server: checks before a request, and the small parsers
+ * of untrusted text. */
 #include "tests/client/lib/support.h"
 
 #include "client/cli/fields.h"
@@ -39,7 +39,7 @@ static void server_urls_are_understood(void **state)
         struct tally_error err;
         if (server_url_parse(&client, cases[i].url, &err) != TALLY_OK)
             fail_msg("%s: %s", cases[i].url, err.message);
-        /* libcurl writes a bare host with a slash, which is cut off again */
+        /* libcurl appends a slash to a bare host; the client removes it. */
         assert_string_equal(client.base_url, cases[i].base);
         if (cases[i].socket == NULL)
             assert_null(client.socket_path);
@@ -75,7 +75,7 @@ static void useless_urls_are_refused_with_advice(void **state)
     char path[5 + 109];
     memset(path, 'a', sizeof path);
     memcpy(path, "unix:/", 6);
-    path[5 + 107] = '\0'; /* as many as a socket's address has room for */
+    path[5 + 107] = '\0'; /* the longest path that fits in a socket address */
     struct tally *client = tally_open(path, NULL, &told);
     assert_non_null(client);
     tally_close(client);
@@ -328,7 +328,7 @@ static void requests_with_line_breaks_are_refused(void **state)
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "v1";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
-    request.path = "/v1/\xC3\xA9"; /* also where char has no sign */
+    request.path = "/v1/\xC3\xA9"; /* not ASCII: refused also if char is signed */
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
     request.path = "/v1/\x7f";
     assert_int_equal(tally_exchange(client, &request, NULL), TALLY_INVALID_ARGUMENT);
@@ -420,7 +420,7 @@ static void binding_rules_are_checked(void **state)
     desc.InputTensor = &invalid;
     assert_int_equal(tally_dml_cumulative_summation(client, &desc, 0, &bound, &bound, &err),
                      TALLY_INVALID_ARGUMENT);
-    /* in place is allowed: then the call fails only because nobody listens */
+    /* In place is allowed: the call fails only because no server listens. */
     desc.InputTensor = &tensor;
     assert_int_equal(tally_dml_cumulative_summation(client, &desc, 0, &bound, &bound, &err),
                      TALLY_CONNECT);
@@ -446,7 +446,7 @@ static void directml_sizes_are_computed_in_64_bits(void **state)
 
 /* ---- complaints ---- */
 
-/* Two parts may fail at once, each on a thread of its own. */
+/* Two parts may fail at the same time, each on its own thread. */
 static void a_command_complains_once(void **state)
 {
     (void)state;

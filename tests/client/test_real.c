@@ -1,5 +1,5 @@
-/* libtally against the real server, whose address is in TALLY_URL: every type, both flags,
- * strides, in place, submitted, and the DirectML door. The oracle here is a plain loop. */
+/* libtally against the real server at TALLY_URL: every type, both flags, strides, in place,
+ * submitted calls, and the DirectML API. The expected sums come from a plain loop. */
 #include "tests/client/lib/support.h"
 
 #include "client/tally_directml.h"
@@ -25,7 +25,7 @@ static int close_client(void **state)
     return 0;
 }
 
-/* Element `index` of an array of any type holds a small number; its sums fit every type. */
+/* Set element `index` to a small number, so that the sums fit every type. */
 static void put_number(enum tally_dtype dtype, void *array, size_t index, int number)
 {
     unsigned char *at = (unsigned char *)array + index * tally_dtype_bytes(dtype);
@@ -78,7 +78,7 @@ static int input_number(int row, int column)
     return (row * 3 + column * 2) % 5;
 }
 
-/* The sum that belongs in a cell, summing along columns (axis 0) or rows (axis 1). */
+/* The expected sum of a cell, along columns (axis 0) or rows (axis 1). */
 static int expected_number(int row, int column, int axis, int exclusive, int reverse)
 {
     int length = axis == 0 ? ROWS : COLUMNS;
@@ -184,7 +184,7 @@ enum {
     LINES = 3
 };
 
-/* Numbers whose sums need rounding, so that another association would have other bits. */
+/* Fill with numbers whose sums need rounding: another order of additions gives other bits. */
 static void fill_uneven(float *numbers)
 {
     for (int i = 0; i < LONG_AXIS * LINES; i++)
@@ -239,7 +239,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     static float output[LONG_AXIS * LINES];
     int64_t sizes[] = {LINES, LONG_AXIS};
     int64_t strides[] = {1, LINES};
-    unsigned char saved[64 + LINES * (4 + 6 * 8) + 8]; /* as long as it can be */
+    unsigned char saved[64 + LINES * (4 + 6 * 8) + 8]; /* the largest size of a carry */
     uint64_t bytes = 1;
     struct tally_error err;
     struct tally_scan scan = {.struct_size = sizeof scan,
@@ -273,7 +273,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
                             800 * sizeof(float));
     tally_parts_close(parts);
 
-    /* of another scan, or damaged: the server says so, and nothing is lost */
+    /* A carry of another scan and a damaged carry are refused; the position does not change. */
     scan.reverse = 1;
     parts = tally_parts_open(other, &scan, &err);
     assert_int_equal(tally_parts_restore(parts, saved, bytes, &err), TALLY_OK);
@@ -293,7 +293,7 @@ static void a_saved_carry_goes_on_in_another_client(void **state)
     tally_close(other);
 }
 
-/* An initial value of any type comes back with its bits, as the sum before no elements. */
+/* A scan of no elements returns the initial value with unchanged bits, for every type. */
 static void an_initial_value_comes_back_as_it_went(void **state)
 {
     (void)state;
@@ -305,7 +305,7 @@ static void an_initial_value_comes_back_as_it_went(void **state)
             uint64_t initial = (uint64_t)(i + 1) * UINT64_C(0x9E3779B97F4A7C15);
             uint64_t output = 0;
             struct tally_error err;
-            if (variant <= TALLY_FLOAT64) /* no NaN, whose payload is not kept */
+            if (variant <= TALLY_FLOAT64) /* excludes NaN, whose payload is not kept */
                 initial &= ~(UINT64_C(1) << (8 * element - 2));
             initial &= UINT64_MAX >> (64 - 8 * element);
             struct tally_scan scan = {.struct_size = sizeof scan,
@@ -321,7 +321,7 @@ static void an_initial_value_comes_back_as_it_went(void **state)
     }
 }
 
-/* Elements, sums and their flags as one row each. */
+/* Each row has elements, sums, and the attributes of the scan. */
 static void attributes_change_the_sums_as_they_say(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void attributes_change_the_sums_as_they_say(void **state)
     scan.initial = &ten;
     scan.include_initial = 1;
     scan.reverse = 1;
-    memcpy(counts, truths, sizeof truths); /* in place, where there is room for the sums */
+    memcpy(counts, truths, sizeof truths); /* in place, as the buffer has room for the sums */
     assert_int_equal(tally_cumsum(client, &scan, counts, counts, &err), TALLY_OK);
     assert_memory_equal(counts, from_ten, sizeof from_ten);
 
@@ -401,7 +401,7 @@ static void parts_with_attributes_have_the_sums_of_the_whole(void **state)
     assert_memory_equal(output, whole, sizeof whole);
     tally_parts_close(parts);
 
-    /* the second part behind the totals of the first */
+    /* The second part continues from the totals of the first. */
     struct tally_carry total = {NULL, 0};
     sizes[0] = 400;
     scan.include_initial = 0;
@@ -419,8 +419,8 @@ static void parts_with_attributes_have_the_sums_of_the_whole(void **state)
     tally_carry_free(&total);
 }
 
-/* Four pieces: each is summed behind the totals of the pieces before it, which are added up in
- * another order than they have along the axis. */
+/* Four pieces: each continues from the totals of the pieces before it. The totals are added in
+ * an order other than that along the axis. */
 static void pieces_behind_totals_are_summed_as_the_whole(void **state)
 {
     (void)state;
@@ -443,7 +443,7 @@ static void pieces_behind_totals_are_summed_as_the_whole(void **state)
                                   .sizes = &size,
                                   .exclusive = variant & 1};
         for (size_t i = 0; i < sizeof input; i++)
-            input[i] = (char)((i * 2654435761U) >> 13 & 0x3B); /* no infinities, no NaN */
+            input[i] = (char)((i * 2654435761U) >> 13 & 0x3B); /* excludes infinities and NaN */
         struct tally_carry totals[PIECES] = {{NULL, 0}};
         assert_int_equal(tally_cumsum(client, &scan, input, whole, &err), TALLY_OK);
         for (int p = 0; p < PIECES; p++) {
@@ -553,7 +553,7 @@ static void count_done(void *user, const struct tally_error *result)
     *done += result->status == TALLY_OK;
 }
 
-/* Whole, exclusive, reversed, with the initial sums of each segment; along both axes. */
+/* Test inclusive, exclusive and initial sums, in both directions and along both axes. */
 static void every_segment_is_a_line_of_its_own(void **state)
 {
     (void)state;
@@ -573,13 +573,13 @@ static void every_segment_is_a_line_of_its_own(void **state)
         for (int cell = 0; cell < CELLS; cell++)
             input[cell] = input_number(cell / COLUMNS, cell % COLUMNS);
         for (int line = 0; line < (axis == 0 ? COLUMNS : ROWS); line++) {
-            int place = 0; /* along the axis of the output */
+            int place = 0; /* position along the axis of the output */
             for (int k = 0; k < segments; k++) {
                 const int begin = (int)offsets[axis][k];
                 const int count = (int)offsets[axis][k + 1] - begin;
                 int64_t sum = ten;
                 for (int i = 0; i < count + include; i++) {
-                    const int own = i - include; /* in the order of summing; -1: before all */
+                    const int own = i - include; /* in summing order; -1: the initial sum */
                     const int at = begin + (reverse ? count - 1 - own : own);
                     const int to = place + (reverse ? count + include - 1 - i : i);
                     const int64_t element =
@@ -723,7 +723,7 @@ static void padded_and_strided_tensors_keep_their_surroundings(void **state)
                      TALLY_OK);
     float expected[6] = {4, 9, 15, 12, 25, 39};
     assert_memory_equal(output + 8, expected, sizeof expected);
-    assert_true(output[7] == -1);  /* before the offset */
+    assert_true(output[7] == -1);  /* the bytes before the output's offset */
     assert_true(output[15] == -1); /* beyond TotalTensorSizeInBytes */
 }
 

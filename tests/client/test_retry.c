@@ -1,4 +1,4 @@
-/* When libtally tries again, how long it waits, and when it gives up. */
+/* When libtally retries, how long it waits, and when it gives up. */
 #include "tests/client/lib/support.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ static const int64_t FOUR = 4;
 
 struct storm {
     int status;
-    int failures;     /* answers before the right one */
+    int failures;     /* failures before the correct answer */
     const char *more; /* header lines */
     const char *code; /* NULL: queue_full */
 };
@@ -52,7 +52,8 @@ static struct tally_options quick(int32_t retries)
     return options;
 }
 
-/* A server with a script, its client, and the parts of one tensor for who wants them. */
+/* A server with a script, a client of it, and the parts of one tensor for tests that need
+ * them. */
 struct scene {
     struct fake_server *server;
     struct tally *client;
@@ -71,7 +72,7 @@ static struct scene scene_begin(fake_script script, void *user, struct tally_opt
     return scene;
 }
 
-/* How many requests came. */
+/* End the scene. Returns the number of requests. */
 static int scene_end(struct scene scene)
 {
     int requests = fake_server_requests(scene.server);
@@ -179,8 +180,8 @@ static void retry_after_is_waited_for(void **state)
 
 struct told {
     int failures;
-    int delay_ms;           /* of each answer */
-    int64_t deadline_ms[2]; /* that each request told; -1: none */
+    int delay_ms;           /* delay of each answer */
+    int64_t deadline_ms[2]; /* deadline in each request; -1: none */
 };
 
 static void script_slow_refusals(void *user, const struct fake_request *request,
@@ -220,7 +221,7 @@ static void a_further_attempt_has_what_is_left_of_the_deadline(void **state)
     assert_true(told.deadline_ms[0] <= 3600000);
     assert_true(told.deadline_ms[1] > 0 && told.deadline_ms[1] <= told.deadline_ms[0] - 49);
     assert_int_equal(call_with_deadline(&told, INT64_MAX, &err), TALLY_OK);
-    assert_int_equal(told.deadline_ms[1], -1); /* as good as none */
+    assert_int_equal(told.deadline_ms[1], -1); /* INT64_MAX ms counts as no deadline */
 }
 
 static void no_attempt_begins_after_the_deadline(void **state)
@@ -243,8 +244,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
                                           "Retry-After: 9223372036854775807\r\n",
                                           "Retry-After: Fri, 31 Dec 2999 23:59:59 GMT\r\n",
                                           "Retry-After: Fri Dec 31 23:59:59 2999\r\n"};
-    options.timeout_ms =
-        3600000; /* so that it is retry_after_max_ms that some are longer than */
+    options.timeout_ms = 3600000; /* some Retry-After values exceed retry_after_max_ms */
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
         struct storm storm = {503, 1, headers[i], NULL};
         double before = seconds();
@@ -253,7 +253,7 @@ static void a_retry_after_beyond_all_time_is_not_waited_for(void **state)
         assert_true(seconds() - before < 2);
         assert_non_null(strstr(err.message, "asks to wait"));
     }
-    /* longer than the call may last, though not longer than retry_after_max_ms */
+    /* This Retry-After is longer than timeout_ms, but not longer than retry_after_max_ms. */
     options.timeout_ms = 500;
     struct storm storm = {503, 1, "Retry-After: 3\r\n", NULL};
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_BUSY);
@@ -268,7 +268,7 @@ static void back_off_grows_and_is_bounded(void **state)
     options.retries = 9;
     options.backoff_base_ms = 8;
     options.backoff_max_ms = 32;
-    /* A time that has passed is no reason to come back before the back-off is over. */
+    /* Retry-After with a past time does not shorten the back-off. */
     static const char *const headers[] = {"", "Retry-After: -5\r\n",
                                           "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\n"};
     for (size_t i = 0; i < 3; i++) {
@@ -276,7 +276,8 @@ static void back_off_grows_and_is_bounded(void **state)
         double before = seconds();
         assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
         double took = seconds() - before;
-        /* mean of the sum: (8 + 16 + 7 * 32) / 2 = 124 ms; its bound: 248 ms and the requests */
+        /* The pauses last (8 + 16 + 7 * 32) / 2 = 124 ms on average and 248 ms at most; the
+         * requests take some more time. */
         assert_true(took > 0.02);
         assert_true(took < 3);
     }
@@ -289,12 +290,12 @@ static void no_back_off_is_longer_than_the_longest(void **state)
     struct tally_error err;
     int requests = 0;
     struct storm storm = {503, 4, "", NULL};
-    options.backoff_base_ms = 1 << 30; /* which no time would be left for */
+    options.backoff_base_ms = 1 << 30; /* longer than the rest of the call's time */
     assert_int_equal(weather(storm, &options, false, &requests, &err), TALLY_OK);
     assert_int_equal(requests, 5);
 }
 
-/* Cancels once the server has refused, while nothing is sent. */
+/* Cancels after the server refused, while nothing is being sent. */
 static int cancel_later(void *user, int64_t sent, int64_t send_total, int64_t received,
                         int64_t receive_total)
 {
@@ -330,7 +331,8 @@ static void the_total_timeout_covers_the_retries(void **state)
     int requests = 0;
     options.retries = 1000000;
     options.timeout_ms = 300;
-    options.backoff_base_ms = 100; /* so that the budget of retries lasts longer */
+    /* The pauses are long, so that the timeout ends the call before the retry budget does. */
+    options.backoff_base_ms = 100;
     options.backoff_max_ms = 100;
     struct storm storm = {503, 1000000, "", NULL};
     double before = seconds();
@@ -371,7 +373,7 @@ static void script_close(void *user, const struct fake_request *request,
     (void)user;
     (void)request;
     fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
-    answer->close = true; /* without saying so */
+    answer->close = true; /* without "Connection: close" in the header */
 }
 
 static void a_kept_connection_that_was_closed_costs_no_retry(void **state)
@@ -421,10 +423,10 @@ static void a_kept_connection_that_breaks_while_a_body_is_sent_costs_no_retry(vo
     test_free(numbers);
 }
 
-/* Calls of a client in a storm without end, in turn or side by side. */
+/* Calls of a client whose server refuses everything, one after the other or in parallel. */
 struct crowd {
     struct tally *client;
-    int calls; /* of each thread */
+    int calls; /* calls of each thread */
     bool submitted;
 };
 
@@ -465,7 +467,8 @@ static void retries_are_a_tenth_of_the_calls_and_one_a_second(void **state)
     (void)state;
     const struct {
         int threads;
-        int least; /* retries: ten, and one for ten calls; of many at once none is earned by some */
+        int least; /* minimum number of retries: 10, plus 1 per 10 calls; fewer if calls are
+                    * parallel */
         struct crowd crowd;
     } cases[] = {{1, 28, {.calls = 200}},
                  {8, 28, {.calls = 25}},
@@ -502,7 +505,7 @@ static void a_unix_socket_whose_queue_is_full_is_tried_again(void **state)
     assert_int_equal(err.attempts, 3);
     assert_non_null(strstr(err.message, url));
     assert_null(strstr(err.message, "port 80"));
-    assert_int_equal(tally_health(client, &health, NULL), TALLY_BUSY); /* no answer came */
+    assert_int_equal(tally_health(client, &health, NULL), TALLY_BUSY); /* there was no answer */
     tally_close(client);
     while (count > 0)
         close(waiting[--count]);
@@ -526,12 +529,12 @@ static void a_refused_connection_is_retried_if_asked(void **state)
 }
 
 /* Counts the parts; every third request fails after `cut` bytes of its answer. The "carry" is
- * 64 bytes that name the request which they came from. */
+ * 64 bytes that name the request whose answer held it. */
 struct part_script {
     size_t cut;
     unsigned char payload[64][64 + 16];
     int announced; /* bytes of a carry; -1: no header */
-    int left_out;  /* of its 64 bytes: those do not come */
+    int left_out;  /* bytes at the end of the carry that are not sent */
 };
 
 static void script_parts(void *user, const struct fake_request *request,
@@ -551,7 +554,7 @@ static void script_parts(void *user, const struct fake_request *request,
              carry, (script->announced > 80 ? script->announced + 16 : 80) - script->left_out);
     answer->payload = payload + script->left_out;
     answer->payload_bytes = sizeof script->payload[0] - (size_t)script->left_out;
-    if (request->number > 0) { /* the carry of the last answer that was whole comes with it */
+    if (request->number > 0) { /* the request has the carry of the last complete answer */
         assert_non_null(strstr(request->head, "Tally-Carry-Length: 64\r\n"));
         assert_non_null(strstr(request->head, "part=next"));
         assert_int_equal(request->body_bytes, 80);

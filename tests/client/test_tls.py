@@ -1,4 +1,4 @@
-"""The `tally` command over TLS: a proxy with a certificate of its own in front of the real server.
+"""The `tally` command over TLS: a proxy with its own certificate in front of the real server.
 
 Plain Python and openssl:  TALLY=build/bin/tally TALLY_URL=http://HOST:PORT python3 tests/client/test_tls.py
 """
@@ -23,7 +23,8 @@ UNREACHED = 3  # exit status: the server was not reached, or the connection brok
 
 
 def tally(url, *arguments, before=()):
-    """cumsum of a small tensor, by the command `before`; exit status, answer, standard error."""
+    """Sum a small tensor with the command, which runs under `before`. Returns exit status, answer,
+    standard error."""
     command = [*before, TALLY, "cumsum", "--url", url, *arguments]
     done = subprocess.run(command, input=TENSOR, capture_output=True, timeout=60)
     assert b"Sanitizer" not in done.stderr and b"runtime error" not in done.stderr, done.stderr
@@ -31,7 +32,7 @@ def tally(url, *arguments, before=()):
 
 
 def make_certificate(folder, name, host):
-    """Self-signed, for that host only, an authority by itself."""
+    """A self-signed certificate for this host only."""
     certificate, key = (os.path.join(folder, f"{name}.{kind}") for kind in ("pem", "key"))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
@@ -44,7 +45,7 @@ def make_certificate(folder, name, host):
 
 
 class Proxy:
-    """Takes TLS apart and passes every byte on to the server."""
+    """Terminates TLS and forwards every byte to the server."""
 
     def __init__(self, certificate, key):
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -63,7 +64,7 @@ class Proxy:
                     self._pump(client, server)
                     answers.join()
         except OSError:
-            pass  # what a client that refuses the certificate leaves behind
+            pass  # the client refused the certificate
 
     @staticmethod
     def _pump(source, target):
@@ -114,9 +115,10 @@ class Tls(unittest.TestCase):
         self.expect_sums(self.url, "--cacert", self.certificate)
 
     def test_the_authorities_of_the_system_are_not_trusted_beside_the_one_that_is_named(self):
-        """The server's is put into the system's folder, which libcurl looks into by itself."""
+        """The server's authority is in the system's folder, which libcurl searches by default."""
         trusted = os.path.join(self.folder.name, "system")
-        other, _ = make_certificate(self.folder.name, "other", "other.test")  # of another subject
+        # its subject is not that of the server's authority
+        other, _ = make_certificate(self.folder.name, "other", "other.test")
         of_subject = ["openssl", "x509", "-noout", "-hash", "-in", self.certificate]
         name = subprocess.run(of_subject, check=True, capture_output=True, text=True).stdout.strip()
         os.mkdir(trusted)
@@ -146,7 +148,7 @@ class Tls(unittest.TestCase):
             self.expect_sums(self.other_name, flag)
 
     def test_a_file_that_is_not_there_is_wrong_usage(self):
-        """Who waits for a server that is not reached would wait for ever."""
+        """The command must not retry: the file would still be missing."""
         missing = os.path.join(self.folder.name, "missing.pem")
         for options in (("--cacert", missing), ("-k", "--cert", missing)):
             status, out, told = tally(self.url, *options)

@@ -1,5 +1,5 @@
-/* libtally against a server that misbehaves: whatever arrives, a call ends, and ends with
- * either the verified result or an error. */
+/* libtally against a server that misbehaves: every call ends, either with the verified result
+ * or with an error. */
 #include "tests/client/lib/support.h"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ static void script_right(void *user, const struct fake_request *request,
     fake_answer_tensor(answer, "int32", "4", SUMS, sizeof SUMS);
 }
 
-/* Any fixed text as the answer. */
+/* Answer with a fixed text. */
 static void script_text(void *user, const struct fake_request *request,
                         struct fake_answer *answer)
 {
@@ -101,7 +101,7 @@ static void unix_sockets_work_in_both_spellings(void **state)
 }
 
 struct cut {
-    atomic_size_t at; /* changed between calls, while the server's threads run */
+    atomic_size_t at; /* atomic: changed between calls while the server's threads run */
     bool reset;
 };
 
@@ -122,7 +122,7 @@ static void an_answer_cut_at_any_byte_is_an_error(void **state)
     script_right(NULL, NULL, whole);
     size_t total = strlen(whole->text) + whole->payload_bytes;
     size_t text = strlen(whole->text);
-    /* Under valgrind (run.sh) a call takes a hundred times as long. */
+    /* Under valgrind (run.sh) a call takes about a hundred times as long. */
     const size_t step = getenv("TALLY_TEST_UNDER_VALGRIND") != NULL ? 5 : 1;
     test_free(whole);
     for (int reset = 0; reset < 2; reset++) {
@@ -137,8 +137,8 @@ static void an_answer_cut_at_any_byte_is_an_error(void **state)
             assert_int_not_equal(status, TALLY_OK);
             assert_true(status == TALLY_CONNECTION_LOST || status == TALLY_BAD_ANSWER);
             assert_true(err.message[0] != '\0');
-            /* What a header that was cut says is not believed: no byte of the output was
-             * written unless the head was whole. */
+            /* An incomplete header is not trusted: the output is untouched unless the head is
+             * complete. */
             if (at <= text) {
                 assert_int_equal(err.output_touched, 0);
                 assert_int_equal(output[0], -1);
@@ -216,7 +216,8 @@ static void lies_are_refused(void **state)
 {
     (void)state;
     static const char *const answers[] = {
-        /* length: shorter, longer, absent and short, absent and long, negative, not a number */
+        /* Content-Length: too small, too large, absent with a short or long body, negative, not
+         * a number */
         HEAD_OK TENSOR "Content-Length: 12\r\n\r\nabcdefghijkl",
         HEAD_OK TENSOR "Content-Length: 17\r\n\r\n" BODY16 "q",
         HEAD_OK TENSOR "\r\nabcdefghijklmno",
@@ -232,9 +233,9 @@ static void lies_are_refused(void **state)
         HEAD_OK "Tally-Dtype: int32\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK TENSOR "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" BODY16,
         HEAD_OK "Tally-Shape: 5\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
-        /* a carry in front, which was not asked for */
+        /* an unrequested carry in front of the sums */
         HEAD_OK TENSOR "Tally-Carry-Length: 8\r\nContent-Length: 16\r\n\r\n" BODY16,
-        /* another type of content */
+        /* another Content-Type */
         "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" TENSOR
         "Content-Length: 16\r\n\r\n" BODY16,
         "HTTP/1.1 200 OK\r\n" TENSOR "Content-Length: 16\r\n\r\n" BODY16,
@@ -403,7 +404,7 @@ static void lengths_may_be_chunked_or_left_out_and_the_coding_be_none(void **sta
     }
 }
 
-/* Its type, shape and length are those that were asked for. */
+/* Answer with the requested type and shape before the request has been read. */
 static void script_early(void *user, const struct fake_request *request,
                          struct fake_answer *answer)
 {
@@ -419,7 +420,8 @@ static void script_early(void *user, const struct fake_request *request,
 static void an_answer_before_the_request_is_refused(void **state)
 {
     (void)state;
-    /* More than sockets hold: with Expect, which is not answered; and without. */
+    /* Both bodies are larger than socket buffers. For the first one the client sends "Expect:
+     * 100-continue", which the server does not answer; for the second one it does not. */
     static int32_t big[1 << 22];
     char path[64];
     int64_t sizes[] = {1 << 22, 1 << 17};
@@ -526,7 +528,7 @@ static void a_silent_server_ends_in_a_timeout(void **state)
     fake_server_stop(server);
 }
 
-/* The kernel takes the connection, and nobody speaks TLS on it. */
+/* The kernel accepts the connection, but no server performs the TLS handshake. */
 static void a_connection_that_is_not_made_in_its_time_is_said_so(void **state)
 {
     (void)state;
@@ -610,7 +612,6 @@ static void a_progress_callback_cancels(void **state)
     struct tally_scan scan = scan_of(&FOUR);
     scan.progress = cancel_at_once;
     assert_int_equal(tally_cumsum(client, &scan, INPUT, output, &err), TALLY_CANCELLED);
-    /* and does not stay behind in the pooled connection */
     tally_close(client);
     fake_server_stop(server);
 }
@@ -677,7 +678,7 @@ static void the_request_says_all_of_the_scan(void **state)
     assert_non_null(strstr(head, "Content-Length: 12\r\n"));
     assert_non_null(strstr(head, "Content-Type: application/octet-stream\r\n"));
     assert_non_null(
-        strstr(head, "X-Request-Timeout-Ms: 9999")); /* of nine digits, less a bit */
+        strstr(head, "X-Request-Timeout-Ms: 9999")); /* 999999999 ms minus the elapsed time */
     assert_non_null(strstr(head, "Authorization: Bearer s3cret\r\n"));
     assert_null(strstr(head, "Expect:"));
     tally_close(client);

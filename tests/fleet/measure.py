@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""What the simulation of fleets stands on, measured: three replicas (`--cpus 1`) behind HAProxy on this machine, all
-with deploy/haproxy.cfg and in network namespaces (replicas.py). In one run of two minutes:
+"""Measure the input of the fleet simulation: three replicas (`--cpus 1`) behind HAProxy on this
+machine, with deploy/haproxy.cfg, in network namespaces (replicas.py). One run takes two minutes
+and measures:
 
-  - each size of tensor alone, with pauses: how long it takes, and the processor time of its replica and of all else;
-  - the same where the answers are packed (gzip): then replicas do nearly all of the work, and clients and HAProxy, which
-    share the machine with them here, hardly any;
-  - all sizes of these together at random moments (open loop), at three loads: what the simulation is to foretell.
+  - each tensor size alone, with pauses: the time of a request, the processor time of its replica
+    and of everything else;
+  - the same with compressed answers (gzip): then replicas do nearly all of the work, while
+    clients and HAProxy, which share the machine with them here, do little;
+  - all sizes together at random times (open loop), at three loads: the results that the
+    simulation must predict.
 
     tests/fleet/measure.py [--binary tallyd] [--out tests/sim/measured.json] [--seconds 10]
 
-Sizes double, each is two thirds as frequent as the one before. Raw float32; what is packed are zeros, asked for by
-strides of 0, so that four bytes go in. Clients are tests/load/load_client.c, which sends the same requests at the same
-times in every run.
+Each size is twice the one before, and two thirds as frequent. Tensors are raw float32. The
+compressed answers are sums of zeros; the request has strides of 0, so that four bytes are enough
+input. Clients are tests/load/load_client.c, which sends the same requests at the same times in
+every run.
 """
 
 import argparse
@@ -36,12 +40,12 @@ import overload  # noqa: E402
 KIB = 1 << 10
 SIZES = [64 * KIB << step for step in range(8)]
 WEIGHTS = [100, 66, 44, 29, 19, 13, 8, 6]
-LONGEST = 64 << 20  # so that longer ones can be reckoned
-RATES = (160, 400, 640)  # requests a second: about 0.1, 0.3 and 0.5 of two cores
+LONGEST = 64 << 20  # bytes; times of larger tensors are extrapolated from this size
+RATES = (160, 400, 640)  # requests per second: about 0.1, 0.3 and 0.5 of two cores
 QUANTILES = 41
-CLIENTS, CONNECTIONS = 16, 8  # processes, and of each
+CLIENTS, CONNECTIONS = 16, 8  # client processes, and connections of each
 ALONE_S = 3.0
-QUIET = 0.2  # cores: beside others that take more, this shows nothing
+QUIET = 0.2  # cores used by other programs; with more, the results are meaningless
 
 
 def raw(size):
@@ -59,7 +63,7 @@ def quantiles(values, count=QUANTILES):
 
 
 class Meter:
-    """Runs load_client, and asks for the processor time of all who take part."""
+    """Runs load_client, and reads the processor time of the replicas, HAProxy and the machine."""
 
     def __init__(self, fleet, folder):
         self.load = overload.Load(replicas.load.BIN / "load_client", folder)
@@ -68,12 +72,11 @@ class Meter:
         self.proxy = fleet.proxy.pid
         self.server = overload.Server(fleet.port, self.proxy)
         for process in (*self.tallyds, self.proxy):
-            overload.set_nice(
-                process, overload.NICE
-            )  # what else runs here takes little of the time
+            # other programs get little processor time
+            overload.set_nice(process, overload.NICE)
 
     def work_s(self):
-        """Seconds that the replicas have computed and encoded."""
+        """Seconds that the replicas spent computing and encoding."""
         total = 0.0
         for replica in self.replicas:
             url = f"http://{replica.address}:{replica.port}/metrics"
@@ -84,7 +87,8 @@ class Meter:
         return total
 
     def spent(self):
-        """Processor seconds of the replicas and of HAProxy, and of this machine; all work of the replicas."""
+        """Processor seconds of the replicas, of HAProxy and of the machine, and the working seconds
+        of all replicas."""
         replica_s = sum(map(overload.cpu_of, self.tallyds))
         return replica_s, overload.cpu_of(self.proxy), overload.machine_busy(), self.work_s()
 
@@ -127,10 +131,13 @@ class Meter:
 
 
 def alone(meter, kind, size, core):
-    """What a request takes that meets no other (one that would is not sent) and finds everybody asleep. `core` is what of
-    the processor time counts as its replica's work; the rest is everybody's, on its way.
+    """Measure requests that are alone in the fleet: with one connection, load_client skips a
+    request if the previous one is not answered yet. All processes are asleep when a request
+    arrives. `core` names the processor time that is the work of the replica; the rest of the
+    processor time is overhead.
     """
-    rate = min(80, 0.25 / (0.6e-3 + size * 4e-9))  # for a quarter of the time
+    # requests are in flight for about a quarter of the time
+    rate = min(80, 0.25 / (0.6e-3 + size * 4e-9))
     run = meter.run([kind], connections=1, rate=rate, seconds=ALONE_S)
     times = [ms for _, ms in run["answers"]]
     core_ms = 1e3 * run[core] / len(times)

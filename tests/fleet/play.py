@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
-"""What a cluster would do to Tally, played: three replicas behind HAProxy with deploy/haproxy.cfg, in network
-namespaces of their own (replicas.py), restarted one after the other and killed under load.
+"""Simulate the events of a cluster: three replicas behind HAProxy with deploy/haproxy.cfg, in
+network namespaces (replicas.py), are restarted one after the other and killed under load.
 
     make fleet [ARGS='--rounds 10']
     tests/fleet/play.py [--short] [--rounds N] [--root FOLDER] [--binary tallyd] [--json FILE]
 
-Every answer is compared with NumPy's, byte by byte. Two kinds of clients: bare ones, which have a connection and try
-nothing twice, and the Python package's, which retries. What must hold:
+Every answer is compared with NumPy's, byte by byte. There are two kinds of clients: bare ones,
+which have a connection and never retry, and those of the Python package, which retry.
+Requirements:
 
   - no answer is wrong, ever;
-  - rolling restart (SIGTERM, wait for the end, start, wait until HAProxy has it back): no request fails, bare or not;
-  - kill -9: of bare clients' requests at most those fail that were under way, one a client at most; of the others none.
+  - rolling restart (SIGTERM, wait for the exit, start, wait until HAProxy uses the replica
+    again): no request fails;
+  - kill -9: of the bare clients' requests only those in flight fail, at most one per client; no
+    other request fails.
 
-Exit status 1 if one of these does not. --short changes two things in HAProxy's file: it checks ten times as often, so that
---drain-delay-ms can be shorter, too; and clients pause between requests, which are smaller."""
+Exit status 1 if a requirement is not met. --short changes two things: HAProxy checks ten times
+as often, so that --drain-delay-ms can be shorter, and clients pause between requests, which are
+smaller."""
 
 import argparse
 import collections
@@ -36,10 +40,12 @@ import tally  # noqa: E402
 
 BARE, RETRYING = 8, 3
 SHORT = {r"inter 1s fall 2": "inter 100ms fall 2"}
-SHORT_DELAY_MS = 1200  # six times what those checks need
-SIZES = (12, 1000, 40_000, 1_000_000)  # elements; HAProxy can repeat the first two
+SHORT_DELAY_MS = 1200  # HAProxy needs 200 ms, two checks, to notice that a replica drains
+# Sizes in elements. Requests of the first two sizes fit into HAProxy's buffer (16 KiB), so that
+# HAProxy can send them to another replica.
+SIZES = (12, 1000, 40_000, 1_000_000)
 SHORT_SIZES = (12, 1000, 40_000, 200_000)
-SHORT_PAUSE_S = 0.02  # of a client between two requests, for whatever else the machine does
+SHORT_PAUSE_S = 0.02  # pause of a client between two requests, so that other processes can run
 WEIGHTS = (8, 4, 2, 1)
 RAW = {"Content-Type": "application/octet-stream"}
 
@@ -52,14 +58,15 @@ class Failure:
 
 
 class Crowd:
-    """Clients that send one request after the other until they are told to stop, and what became of all."""
+    """Clients that send one request after the other until they are told to stop, and the results of
+    all requests."""
 
     def __init__(self, port, sizes, pause_s):
         self.port = port
         self.sizes = sizes
         self.pause_s = pause_s
         self.counts = collections.Counter()
-        self.failures = []  # of bare clients
+        self.failures = []  # failures of bare clients
         self.of_retrying = []
         self.wrong = []
         self.lock = threading.Lock()
@@ -75,12 +82,13 @@ class Crowd:
     def run(self, kind, seed):
         try:
             kind(random.Random(seed))
-        except BaseException as error:  # a client that ends early would prove nothing
+        except BaseException as error:  # a client that ends early must not go unnoticed
             with self.lock:
                 self.wrong.append(f"a client ended: {error!r}")
 
     def tensor(self, numbers):
-        """Another one each time, so that nobody else's answer is right; and what its sums are."""
+        """A tensor with its sums; each is different, so that another request's answer would be
+        wrong."""
         size = numbers.choices(self.sizes, WEIGHTS)[0]
         x = np.full(size, numbers.randrange(1 << 40), np.int64)
         x[:: numbers.randrange(2, 9)] = numbers.randrange(1 << 40)
@@ -135,7 +143,7 @@ class Crowd:
                 self.count("retrying", len(x), answer.tobytes() == sums.tobytes())
 
     def more(self, count):
-        """Wait for so many more answers of each kind."""
+        """Wait for `count` more answers of each kind of client."""
         least = {kind: self.counts[kind] + count for kind in ("bare", "retrying")}
         replicas.until(
             lambda: self.wrong or all(self.counts[kind] >= least[kind] for kind in least),
@@ -149,7 +157,7 @@ class Crowd:
 
 
 def rolling(fleet, crowd, settings):
-    """Every replica in turn. Requests that fail are lost: none may."""
+    """Restart every replica, one after the other. No request may fail."""
     for _ in range(settings.rounds):
         for replica in fleet.replicas:
             crowd.more(settings.answers)
@@ -161,15 +169,17 @@ def rolling(fleet, crowd, settings):
 
 
 def killing(fleet, crowd, settings):
-    """One after the other. Of the bare clients' requests those that failed: how many had begun before HAProxy could know,
-    and those that began later."""
+    """Kill the replicas one after the other. Returns the number of failed requests of bare
+    clients that began before HAProxy had noticed the kill, and the list of those that began
+    later."""
     under_way, later = 0, []
     for number in range(settings.kills):
         crowd.more(settings.answers)
         before = len(crowd.failures)
         replica = fleet.replicas[number % len(fleet.replicas)]
         replica.kill()
-        fleet.ask("show info")  # it has looked at its connections since
+        # when HAProxy answers, it has noticed the closed connections of the replica
+        fleet.ask("show info")
         gone = time.monotonic()
         crowd.more(settings.answers)
         replica.start()
@@ -219,7 +229,7 @@ def play(settings):
 
 
 def faults(found):
-    """Sentences about what must not be."""
+    """Sentences about violated requirements."""
     if found["wrong"]:
         yield f"wrong answers: {found['wrong'][:5]}"
     if found["lost_in_restarts"]:

@@ -1,12 +1,12 @@
-"""Replicas of tallyd behind HAProxy with the very lines of deploy/haproxy.cfg, as on machines of their own: each
-replica has a network namespace with the address that the file says. Where none can be made, the addresses
-are loopback ones.
+"""Replicas of tallyd behind HAProxy with the lines of deploy/haproxy.cfg, as if on separate
+machines: each replica has a network namespace with its address in that file. If namespaces
+cannot be created, the addresses are loopback ones.
 
-inside() comes first: it runs the calling script again in a namespace of its own, where HAProxy and the clients are.
-All of it goes with the processes; nothing is left to be cleaned up.
+A script calls inside() first. It restarts the script in a namespace of its own, which also holds
+HAProxy and the clients. The namespaces end with their processes and need no cleanup.
 
-With `root` a replica is the program of the image: its root is that folder (tests/fleet/root.sh makes it), read-only,
-its user 65532, without capabilities (tests/image/chroot.sh)."""
+With `root` a replica is the program of the image: its root is that folder (tests/fleet/root.sh
+creates it), read-only, its user is 65532, and it has no capabilities (tests/image/chroot.sh)."""
 
 import contextlib
 import os
@@ -31,7 +31,7 @@ PATIENCE = 60
 
 
 def inside():
-    """True: this process is alone in a network namespace. False: there are none to be had."""
+    """True: this process is alone in a network namespace. False: namespaces are not available."""
     if INSIDE in os.environ:
         if os.environ[INSIDE] == "namespace":
             command("ip", "link", "set", "lo", "up")
@@ -60,7 +60,7 @@ def until(condition, what, patience=PATIENCE):
 
 
 class Replica:
-    """One tallyd, which may end and start again at the same address."""
+    """A tallyd that can be ended and restarted at the same address."""
 
     def __init__(self, fleet, number, name, address, port):
         self.fleet, self.name, self.address, self.port = fleet, name, address, port
@@ -93,7 +93,7 @@ class Replica:
         self.fleet.keep(self.process)
 
     def terminate(self):
-        """SIGTERM, as whoever supervises it sends; waits for the exit, which is to be 0."""
+        """Send SIGTERM, as a supervisor does, and wait for exit status 0."""
         self.process.send_signal(signal.SIGTERM)
         if self.process.wait(PATIENCE) != 0:
             raise RuntimeError(f"{self.name} ended with {self.process.returncode}: {self.tail()}")
@@ -107,7 +107,8 @@ class Replica:
 
 
 class Fleet:
-    """HAProxy and as many replicas as its file has servers. `adapt` changes lines of the file: pattern -> text."""
+    """HAProxy with one replica for each server in its file. `adapt` changes lines of the file:
+    pattern -> text."""
 
     def __init__(
         self, folder, namespaces, binary=load.BIN / "tallyd", root=None, flags=(), adapt=None
@@ -122,7 +123,7 @@ class Fleet:
                 raise RuntimeError(f"nothing in {CONFIG.name} matches {pattern}")
         self.here = re.search(r"^ +server \S+ (\S+)\.\d+:", text, re.M)[1] + ".1"
         self.port = int(re.search(r"^ +bind :(\d+)", text, re.M)[1])
-        if not namespaces:  # addresses of this machine alone, and ports that are free
+        if not namespaces:  # local addresses and free ports
             text = re.sub(
                 r"(^ +server \S+ )\S+\.(\d+):\d+",
                 rf"\g<1>127.0.77.\2:{load.free_port()}",
@@ -164,7 +165,7 @@ class Fleet:
         return text.decode()
 
     def states(self):
-        """{server: UP or DOWN} as HAProxy sees them."""
+        """{server: UP or DOWN} as reported by HAProxy."""
         with contextlib.suppress(OSError):
             lines = self.ask("show stat -1 4 -1").removeprefix("# ").splitlines()
             names = lines[0].split(",")
@@ -173,7 +174,7 @@ class Fleet:
         return {}
 
     def await_up(self):
-        """Until HAProxy sends work to every replica."""
+        """Wait until HAProxy sends requests to every replica."""
 
         def up():
             for process in [self.proxy, *(replica.process for replica in self.replicas)]:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Lay out the file system of the small image from this tree and the libraries of this Debian system, without building
-# an image:
+# Create a folder with the file system of the small image, from this tree and the libraries of this Debian system,
+# without building an image:
 #
 #   tests/fleet/root.sh ROOT
 set -eu

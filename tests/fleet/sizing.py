@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Requests a second, bytes a second and memory of one tallyd by shape, with one core and with two: the tables of
-docs/sizing.md, and the reckoning for more.
+"""Requests per second, bytes per second and memory of one tallyd by shape, with one core and with
+two: the tables of docs/sizing.md, and the formula for larger machines.
 
     make sizing                     # under a minute; writes the tables into the page
 
-The server has cores of its own by taskset: core 0, or all; clients (tests/load/load_client.c) have the others, and
-where the server has all they share them. Every figure is from a tallyd of its own."""
+taskset gives the server core 0, or all cores. The clients (tests/load/load_client.c) use the
+other cores, or share all of them. Every figure comes from a new tallyd."""
 
 import re
 import sys
@@ -24,7 +24,7 @@ SECONDS = 2.0
 
 
 def works():
-    """(kind, connections)"""
+    """Yields (kind of request, number of connections)."""
     yield overload.small(), 32
     yield overload.long_json(), 32
     for kib, connections in ((64, 16), (1024, 8), (16384, 4), (65536, 4)):
@@ -34,7 +34,8 @@ def works():
 
 
 def measure(kind, connections, cores, folder):
-    """Requests a second, the server's and the clients' cores, the most memory, and what others took."""
+    """Requests per second, cores used by the server and by the clients, peak memory, and cores used
+    by other programs."""
     port = load.free_port()
     command = ["taskset", "-c", "0" if cores == 1 else f"0-{cores - 1}", load.BIN / "tallyd"]
     command += [

@@ -1,8 +1,8 @@
-/* Drives a codec with arbitrary bytes as the server would, all but the device: head_need,
- * decode, complete, elements_prepare, plan, encode. For the fuzz_<codec>.c files.
+/* Drives a codec with arbitrary bytes as the server does, but without a device: head_need,
+ * decode, complete, elements_prepare, plan, encode. Used by the fuzz_<codec>.c files.
  *
- * The first three bytes of an input choose the request, the rest is its body:
- *   byte 0    bit 0: Inference-Header-Content-Length is there; bit 1: the length of the body is
+ * The first three bytes of an input choose the request; the rest is its body:
+ *   byte 0    bit 0: Inference-Header-Content-Length is given; bit 1: the length of the body is
  *             unknown; bits 4-7: model (v2)
  *   byte 1-2  Inference-Header-Content-Length, little-endian */
 #ifndef TALLY_TESTS_FUZZ_CODEC_DRIVER_H
@@ -22,7 +22,7 @@ enum {
     DRIVER_PREFIX = 3
 };
 
-/* An answer of a computed output buffer. */
+/* Encode an answer from a computed output buffer. */
 static inline void drive_answer(const struct codec *codec, const struct scan_call *call,
                                 struct error *err)
 {
@@ -49,7 +49,7 @@ static inline void drive_answer(const struct codec *codec, const struct scan_cal
     free(output);
 }
 
-/* The elements that came, which the input buffer holds, become those that are scanned. */
+/* Convert the received elements in the input buffer to the elements that are scanned. */
 static inline enum status drive_elements(const struct scan_call *call, void *input,
                                          struct error *err)
 {
@@ -78,7 +78,7 @@ static inline void drive_payload(const struct codec *codec, struct scan_call *ca
     if (room > DRIVER_ROOM) {
         return;
     }
-    char *input = malloc(room > 0 ? room : 1); /* exactly as much as promised */
+    char *input = malloc(room > 0 ? room : 1); /* exactly the promised size */
     if (bytes > 0) {
         memcpy(input, payload, bytes < room ? bytes : room);
     }
@@ -108,10 +108,10 @@ static inline int drive(const struct codec *codec, const uint8_t *data, size_t s
         return 0;
     }
     if (need != UINT64_MAX && need > body_bytes) {
-        return 0; /* the server refuses it: the body ends before its head */
+        return 0; /* the server refuses the request: the body ends before its head */
     }
     size_t head_bytes = need == UINT64_MAX ? body_bytes : (size_t)need;
-    char *copy = malloc(head_bytes + 1); /* so that a read past its end is seen */
+    char *copy = malloc(head_bytes + 1); /* so that a read past the end is detected */
     memcpy(copy, body, head_bytes);
     copy[head_bytes] = '\0';
     struct scan_call call = {.dialect = NULL};

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Every fuzz target once over its corpus, with clang's sanitizers, which see what GCC's do not: part of `make asan`.
-# Ends with "N passed, N failed".
+# Run every fuzz target once over its corpus, with clang's sanitizers, which detect faults that GCC's do not: part of
+# `make asan`. The last line is "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
 passed=0 failed=0
 for corpus in tests/fuzz/corpus/*/; do

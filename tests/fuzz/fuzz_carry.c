@@ -1,10 +1,10 @@
-/* libFuzzer target: carries, in front of raw and NPY requests and as base64; and offsets in front of
- * them.
+/* libFuzzer target: carries in front of raw and NPY requests and as base64, and offsets in
+ * front of requests.
  *
  *     byte 0: flags   1-2: length of the carry, little-endian   query up to a newline   body
  *
- * Flags: 1 the carry's CRC-32 is made right, so that what it guards is reached; 2 NPY; 4 totals;
- * 8 JSON is answered; 16 instead of a carry there are offsets. */
+ * Flags: 1 the carry's CRC-32 is corrected, so that the code behind the check is reached; 2
+ * NPY; 4 totals; 8 the answer is JSON; 16 offsets instead of a carry. */
 #include "proto/base64.h"
 #include "proto/offsets.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -18,12 +18,13 @@ enum {
     CARRY_TO_JSON = 8,
     CARRY_OFFSETS = 16,
     CARRY_PREFIX = 3,
-    CARRY_MOST = 1 << 20 /* bytes that are decoded */
+    CARRY_MOST = 1 << 20 /* largest number of decoded bytes */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What is read back is what was written, and what is no base64 does no harm. */
+/* Encoded bytes must decode to themselves; other bytes must be refused, or decode to no more
+ * bytes than the buffer holds. */
 static void check_base64(const struct byte_view bytes)
 {
     struct error err = ERROR_INIT;
@@ -45,7 +46,7 @@ static void check_base64(const struct byte_view bytes)
     free(other);
 }
 
-/* A carry that is taken is canonical: encoded again it has the same bytes. */
+/* An accepted carry is canonical: encoding it again gives the same bytes. */
 static void check_carry(const unsigned char *carry, size_t count)
 {
     struct carry_head head;

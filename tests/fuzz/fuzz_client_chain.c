@@ -1,9 +1,10 @@
-/* libFuzzer target: certificates that a client shows (server/http/client_chain.c).
+/* libFuzzer target: certificates of clients (server/http/client_chain.c).
  *
- *     byte 0: flags   the message, or one certificate of which it is made
+ *     byte 0: flags   the message, or one certificate from which the message is made
  *
- * Flags: 1 TLS 1.3; 2 the bytes are the whole message. No authority is known, so no chain passes: one
- * that is refused for that alone was found to be cheap, and must be so for GnuTLS. */
+ * Flags: 1 TLS 1.3; 2 the bytes are the whole message. No authority is known, so no chain is
+ * accepted. A chain that is refused only for that reason has passed the cost checks, and must
+ * be cheap for GnuTLS to decode. */
 #include "server/http/client_chain.h"
 
 #include "tests/fuzz/fuzz_input.h"
@@ -29,7 +30,7 @@ static size_t put_number(uint8_t *at, size_t bytes, size_t number)
     return bytes;
 }
 
-/* The message with this certificate alone. */
+/* Write a message with only this certificate. */
 static size_t put_message(uint8_t *at, bool tls13, const uint8_t *bytes, size_t count)
 {
     uint8_t *end = at;
@@ -56,7 +57,8 @@ static size_t count_names(gnutls_x509_crt_t certificate)
     }
 }
 
-/* A certificate that passes the bounds has few names and a short key when GnuTLS decodes it. */
+/* A certificate that passes the cost checks must have few names and a short key when GnuTLS
+ * decodes it. */
 static void check_decoded(const uint8_t *bytes, size_t count)
 {
     const gnutls_datum_t der = {.data = (unsigned char *)(uintptr_t)bytes,
@@ -90,7 +92,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         count = put_message(message, tls13, data + 1, count);
     }
-    uint8_t *exact = realloc(message, count + 1); /* memory ends one byte behind */
+    /* The message is moved to the end of its memory, so that a read behind the message is
+     * detected. */
+    uint8_t *exact = realloc(message, count + 1);
     REQUIRE(exact != NULL);
     memmove(exact + 1, exact, count);
     const gnutls_datum_t datum = {.data = exact + 1, .size = (unsigned)count};

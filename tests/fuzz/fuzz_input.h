@@ -1,4 +1,4 @@
-/* How a fuzz input becomes a request, and a check that stays in every build.
+/* Turns a fuzz input into a request. REQUIRE() is a check that is active in every build.
  *
  *     byte 0: answer format   query string up to a newline (raw, NPY)   body */
 #ifndef TALLY_TESTS_FUZZ_FUZZ_INPUT_H
@@ -42,7 +42,7 @@ __attribute__((unused)) static bool fuzz_split(const uint8_t *data, size_t size,
     return true;
 }
 
-/* What must hold of every outcome. */
+/* Check the invariants of every outcome. */
 __attribute__((unused)) static void fuzz_check(const struct run *run)
 {
     REQUIRE(run->status == run->err.status);

@@ -1,6 +1,6 @@
-/* libFuzzer target: JSON requests of /v1/cumsum. Beside the whole way of a request, the first
- * array in the text is read by jansson and by us: both take it or neither does, with the same
- * numbers, and in parts as in one. */
+/* libFuzzer target: JSON requests of /v1/cumsum. In addition to a complete request, the first
+ * array in the text is read by jansson and by Tally: both must accept or refuse it, with the
+ * same numbers, also if it is read in parts. */
 #include "proto/json/tensor.h"
 #include "tests/fuzz/fuzz_input.h"
 
@@ -13,7 +13,7 @@ enum {
     PARTS = 5
 };
 
-/* Compare numbers depth first; false if something else than numbers is in the tree. */
+/* Compare numbers depth first. Returns false if the tree contains anything but numbers. */
 static bool same_numbers(const json_t *tree, const double *values, size_t count, size_t *at)
 {
     if (json_is_number(tree)) {
@@ -39,8 +39,9 @@ static bool only_numbers(const json_t *tree)
     return only;
 }
 
-/* Reading the parts, last first, gives what reading the whole gave. A ragged array may have been
- * cut at the wrong numbers, where an array in it is empty: some part is refused then. */
+/* Read the array in parts, the last part first. The numbers must be those of reading the whole
+ * array. If a ragged array has an empty inner array, the cuts may be at wrong numbers; then one
+ * of the parts is refused. */
 static void check_parts(const struct json_array *array, const struct json_read *read,
                         const double *whole, bool taken)
 {
@@ -65,7 +66,8 @@ static void check_parts(const struct json_array *array, const struct json_read *
     REQUIRE(!all || memcmp(values, whole, array->elements * sizeof *values) == 0);
 }
 
-/* NaN, Infinity, null and quoted numbers are elements, and no numbers for jansson. */
+/* NaN, Infinity, null and quoted numbers are elements for Tally, but not numbers for
+ * jansson. */
 static bool has_words(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -95,7 +97,7 @@ static void compare_with_jansson(const char *text, size_t bytes)
         bool taken =
             json_tensor_read(&read, array.cut, array.elements, values, &err) == STATUS_OK;
         bool words = has_words(text, array.cut.bytes);
-        bool nul = memchr(text, '\0', array.cut.bytes) != NULL; /* jansson skips some */
+        bool nul = memchr(text, '\0', array.cut.bytes) != NULL; /* jansson skips some NULs */
         REQUIRE(!taken || !nul);
         size_t at = 0;
         REQUIRE(words || nul || taken == (tree != NULL && only_numbers(tree)));
@@ -108,7 +110,7 @@ static void compare_with_jansson(const char *text, size_t bytes)
     json_decref(tree);
 }
 
-/* A JSON answer is valid JSON, and as a request of its own it is taken. */
+/* A JSON answer must be valid JSON, and must be accepted as a request. */
 static void check_answer(const struct run *run)
 {
     json_t *tree = json_loadb(run->body, run->bytes, JSON_DECODE_INT_AS_REAL, NULL);

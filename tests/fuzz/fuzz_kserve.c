@@ -1,4 +1,4 @@
-/* libFuzzer target: requests of the kserve door. */
+/* libFuzzer target: requests of the KServe API. */
 #include "tests/fuzz/codec_driver.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

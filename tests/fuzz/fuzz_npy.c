@@ -1,4 +1,4 @@
-/* libFuzzer target: NPY requests of /v1/cumsum. An NPY answer, sent again, must be taken. */
+/* libFuzzer target: NPY requests of /v1/cumsum. An NPY answer must be accepted as a request. */
 #include "tests/fuzz/fuzz_input.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

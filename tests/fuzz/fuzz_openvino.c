@@ -1,4 +1,4 @@
-/* libFuzzer target: requests of the openvino door. */
+/* libFuzzer target: requests of the OpenVINO API. */
 #include "tests/fuzz/codec_driver.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,9 +1,9 @@
-/* libFuzzer target: the file of tokens and the field Authorization (server/http/tokens.c).
+/* libFuzzer target: the token file and the Authorization field (server/http/tokens.c).
  *
  *     byte 0: flags   the file's text up to a NUL   the field
  *
- * Flags: 1 the token in the field is in the file, with the scope that flag 2 chooses; 4 there is no
- * field. */
+ * Flags: 1 the token of the field is in the file, with the scope that flag 2 chooses; 4 there
+ * is no field. */
 #include "server/base/address.h"
 #include "server/http/routes.h"
 #include "server/http/tokens.h"
@@ -33,7 +33,7 @@ static void hex_of(const uint8_t *hash, char *text)
     }
 }
 
-/* What a line of a list says, written again. */
+/* Write a token as a line of the file. */
 static int write_line(const struct token *token, char *line)
 {
     char hex[2 * TOKEN_HASH_BYTES + 1];
@@ -47,7 +47,8 @@ static int write_line(const struct token *token, char *line)
     return snprintf(line, LINE_MOST, "%s:%s:%s\n", token->name, hex, scopes);
 }
 
-/* What is taken says all that there is: written again it is the same. */
+/* Each token of an accepted list must be complete: written as a line and parsed again, it must
+ * be the same token. */
 static void check_list(const struct token_list *list)
 {
     struct error err = ERROR_INIT;
@@ -67,7 +68,7 @@ static void check_list(const struct token_list *list)
     }
 }
 
-/* The token of the field, as RFC 6750 has it; 0 bytes: there is none. */
+/* Return the length of the token in the field, as RFC 6750 defines it; 0: none. */
 static size_t token_in(const char *field, size_t *at)
 {
     if (strncasecmp(field, "Bearer ", 7) != 0) {
@@ -84,7 +85,8 @@ static int file_of(const char *text, size_t bytes)
     return fd;
 }
 
-/* Whoever has no token of the file does not come in, and no token is left where it lay. */
+/* A client without a token of the file is refused, and the buffer of the field no longer holds
+ * the token. */
 static void check_field(unsigned flags, char *field)
 {
     struct token token = {.name = "known", .scopes = ROUTE_SCOPE_INFER};
@@ -98,7 +100,7 @@ static void check_field(unsigned flags, char *field)
     size_t count = field == NULL ? 0 : token_in(field, &at);
     bool alone = count > 0 && field[at + count + strspn(field + at + count, " \t")] == '\0';
     bool listed = (flags & TOKENS_KNOWN) != 0 && count > 0;
-    bool known = listed && alone; /* with more behind it, it is none */
+    bool known = listed && alone; /* a token followed by anything else is invalid */
     bool allowed = (flags & TOKENS_METRICS) == 0;
     token.scopes = allowed ? ROUTE_SCOPE_INFER : ROUTE_SCOPE_METRICS;
     if (listed) {

@@ -1,5 +1,5 @@
 /* libFuzzer target: whole requests over sockets, against the service in this process. Inputs
- * are the scripts of wire_script.h; the mutator knows their records. */
+ * are scripts in the format of wire_script.h; the mutator understands their records. */
 #include "tests/fuzz/wire_script.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 /* A record in a script. */
 struct span {
     size_t at;
-    size_t bytes; /* with its head */
+    size_t bytes; /* including its head */
 };
 
 static size_t record_bytes(const uint8_t *data, size_t size, size_t at)
@@ -36,7 +36,7 @@ static size_t record_bytes(const uint8_t *data, size_t size, size_t at)
     return length < size - at ? length : size - at;
 }
 
-/* A record by chance; one of no bytes behind the last is among them. */
+/* Choose a random record, or the empty one behind the last record. */
 static struct span choose(const uint8_t *data, size_t size, unsigned *seed)
 {
     size_t count = 1;
@@ -50,7 +50,8 @@ static struct span choose(const uint8_t *data, size_t size, unsigned *seed)
     return (struct span){at, at < size ? record_bytes(data, size, at) : 0};
 }
 
-/* Put `bytes` where the span is. Returns the new size; nothing changes if there is no room. */
+/* Replace the bytes of the span. Returns the new size; nothing changes if there is not enough
+ * room. */
 static size_t replace(uint8_t *data, size_t size, size_t room, struct span span,
                       const uint8_t *bytes, size_t count)
 {
@@ -64,7 +65,7 @@ static size_t replace(uint8_t *data, size_t size, size_t room, struct span span,
     return size - span.bytes + count;
 }
 
-/* Requests are what there should be most of; few of them are cut, late or edited. */
+/* Make a random record. Most are requests, few of which are cut, late or edited. */
 static size_t make_record(uint8_t *out, unsigned *seed)
 {
     static const uint8_t usual[] = {0, 0, 0, 0, 0, 0, WIRE_OP_AWAIT, WIRE_OP_AWAIT};
@@ -86,7 +87,7 @@ static size_t make_record(uint8_t *out, unsigned *seed)
     return HEAD_BYTES + (size_t)length;
 }
 
-/* Let libFuzzer change what is in a record. */
+/* Let libFuzzer mutate the content of a record. */
 static size_t change_record(uint8_t *data, size_t size, size_t room, unsigned *seed)
 {
     static uint8_t bytes[SCRATCH_BYTES];
@@ -110,25 +111,25 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t room, unsigned
     size_t count = 0;
     switch (rand_r(&seed) % 8) {
     case 0:
-    case 1: /* one more */
+    case 1: /* insert a random record */
         count = make_record(bytes, &seed);
         span.bytes = 0;
         return replace(data, size, room, span, bytes, count);
-    case 2: /* one less */
+    case 2: /* delete a record */
         return size <= span.bytes ? size : replace(data, size, room, span, NULL, 0);
-    case 3: /* one again, somewhere else */
+    case 3: /* copy a record to another place */
         if (other.bytes > SCRATCH_BYTES) {
             return size;
         }
         memcpy(bytes, data + other.at, other.bytes);
         span.bytes = 0;
         return replace(data, size, room, span, bytes, other.bytes);
-    case 4: /* of another client */
+    case 4: /* change the client of a record */
         if (span.bytes > 0) {
             data[span.at] ^= (uint8_t)((1 + rand_r(&seed) % 3) << 4);
         }
         return size;
-    case 5: /* something else instead */
+    case 5: /* replace a record */
         count = make_record(bytes, &seed);
         return replace(data, size, room, span, bytes, count);
     default:

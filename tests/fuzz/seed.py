@@ -1,5 +1,5 @@
-"""Make fuzz inputs: of the golden requests tests/fuzz/corpus/<format>/golden-<case>, and the scripts of
-tests/fuzz/corpus/wire (wire_script.h, wire_request.h).
+"""Write fuzz inputs: tests/fuzz/corpus/<format>/golden-<case> from the golden requests, and the
+scripts of tests/fuzz/corpus/wire (wire_script.h, wire_request.h).
 
 python3 tests/fuzz/seed.py"""
 
@@ -14,7 +14,7 @@ ANSWERS = {"application/json": b"0", "application/octet-stream": b"1", "applicat
 
 
 def golden():
-    """Path, header lines and body of each golden request."""
+    """Yields path, header lines and body of each golden request."""
     for request in sorted((TESTS / "golden").glob("*/*/request")):
         head, body = request.read_bytes().split(b"\n\n", 1)
         line, *headers = head.decode().split("\n")
@@ -33,7 +33,7 @@ for form, case, line, headers, body in golden():
     write(form, f"golden-{case}", ANSWERS[accept] + query + body)
 
 
-# Attributes of the elements in the dialects whose requests are JSON (codec_driver.h) -------------
+# Attributes of the elements in the JSON dialects (codec_driver.h) ---------------------------------
 
 X = '{"name":"x","shape":[2,2],"datatype":"%s","data":%s}'
 ELEMENTS = {
@@ -52,7 +52,7 @@ write(
     "json", "offsets", b'0{"data":[1,2,3],"offsets":[0,1,1,3],"include_initial":true,"nan":"skip"}'
 )
 
-# Carries (fuzz_carry.c): of each kind one that fits its part, and some that do not -------------
+# Carries (fuzz_carry.c): of each kind one that fits its part, and some that do not ----------------
 
 MENDED, CARRY_NPY, TOTALS, TO_JSON = 1, 2, 4, 8
 
@@ -63,7 +63,7 @@ def carry(dtype, flags, lines, position, sums):
 
 
 def floats(*lines):
-    """Descriptors and words of lines: (flags, place of the lowest word, words)."""
+    """Descriptors and words of lines. lines: (flags, position of the lowest word, words)."""
     descriptors = b"".join(bytes([flags, 0, low, len(words)]) for flags, low, words in lines)
     words = b"".join(word.to_bytes(8, "little") for _, _, words in lines for word in words)
     return descriptors + bytes(-len(descriptors) % 8) + words
@@ -136,7 +136,7 @@ SIZES = [4, 1, 2, 3, 5, 7, 8, 16, 33, 100, 256, 300, 1024, 1030, 4096, 0]
 CHUNKED, GZIP, DEFLATE_CHUNKED, EXPECT, LEAVE, WANTS_GZIP, WANTS_DEFLATE = 1, 2, 3, 4, 8, 16, 32
 EXCLUSIVE, REVERSE, LAST_AXIS = 1, 2, 4
 HANGS, FAILS, FAILS_INTACT, SHORT = 4, 2, 1, 3
-TCP = 3  # the client
+TCP = 3  # number of the client that uses TCP
 
 
 def record(op, client=0, data=b""):
@@ -150,7 +150,7 @@ def ask(kind, dtype=I32, shape=(4,), flags=0, framing=0, deadline=0, share=0, cl
     return record(REQUEST, client, bytes([*params, share, count]) + edits)
 
 
-LARGE = (4096, 4)  # many slices
+LARGE = (4096, 4)  # a shape that is cut into many slices
 SCRIPTS = {
     "raw": ask(RAW),
     "raw-tcp": ask(RAW, U64, (3, 5), LAST_AXIS | REVERSE, client=TCP),
@@ -252,7 +252,7 @@ SCRIPTS = {
 for name, script in SCRIPTS.items():
     write("wire", name, script)
 
-# Token files and the field that comes with a request (fuzz_tokens.c) ----------------------------
+# Token files and the Authorization field of a request (fuzz_tokens.c) -----------------------------
 
 KNOWN, METRICS, NO_FIELD = 1, 2, 4
 LINE = b"ci:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
@@ -275,7 +275,7 @@ TOKENS = {
 for name, (flags, text, field) in TOKENS.items():
     write("tokens", name, bytes([flags]) + text + b"\0" + field + b"\0")
 
-# Certificates of clients (fuzz_client_chain.c), in order but for their signatures -----------
+# Certificates of clients (fuzz_client_chain.c), well-formed except for their signatures -----------
 
 TLS13, MESSAGE = 1, 2
 EC, RSA = "06072a8648ce3d020106082a8648ce3d030107", "06092a864886f70d0101010500"

@@ -19,13 +19,13 @@ enum {
 
 struct answer {
     unsigned status;
-    const char *fields; /* the header behind its first line */
+    const char *fields; /* the header after its first line */
     size_t fields_bytes;
     const char *body;
     size_t body_bytes;
 };
 
-/* The value of a header field, copied; false if it is not there. */
+/* Copy the value of a header field. Returns false if the field is missing. */
 static bool answer_field(const struct answer *answer, const char *name, char *value,
                          size_t room)
 {
@@ -54,8 +54,7 @@ static bool answer_field(const struct answer *answer, const char *name, char *va
     return false;
 }
 
-/* 414 and 505: of libmicrohttpd, to a target that fills its buffer, and to what calls itself
- * another HTTP. */
+/* libmicrohttpd sends 414 if the target fills its buffer, and 505 for another HTTP version. */
 static bool is_documented(unsigned status, bool tainted)
 {
     static const unsigned documented[] = {100, 200, 400, 403, 404, 405, 408,
@@ -88,7 +87,7 @@ static void check_error(const struct answer *answer)
     }
 }
 
-/* Take a compressed body apart. Returns what is to be freed, or NULL. */
+/* Decompress a body. Returns memory that the caller frees, or NULL. */
 static char *unpack(struct answer *answer)
 {
     char coding[16];
@@ -111,7 +110,7 @@ static char *unpack(struct answer *answer)
     return bytes;
 }
 
-/* The numbers of the member "data" are the sums. */
+/* Check that the numbers of the member "data" are the sums. */
 static void check_numbers(const struct wire_request *request, const struct answer *answer)
 {
     const struct dtype_info *info = dtype_info(request->dtype);
@@ -156,7 +155,7 @@ static void check_sums(const struct wire_request *request, const struct answer *
     }
 }
 
-/* A request that nothing is wrong with. */
+/* Return whether a valid request may be refused with this status. */
 static bool may_be_refused(const struct wire_client *client, const struct wire_request *request,
                            unsigned status, struct wire_mood mood)
 {
@@ -171,7 +170,7 @@ static bool may_be_refused(const struct wire_client *client, const struct wire_r
         return request->may_time_out;
     case 408:
         return !mood.calm;
-    case 400: /* it was closed inside the body */
+    case 400: /* the client closed inside the body */
         return client->half_closed;
     default:
         return false;
@@ -203,7 +202,7 @@ static void check_to_request(struct wire_client *client, const struct answer *an
     request->sums = NULL;
 }
 
-/* What is no HTTP libmicrohttpd refuses by itself, in HTML, and closes. */
+/* libmicrohttpd itself refuses text that is not HTTP, with an HTML answer, and closes. */
 static bool is_of_microhttpd(const struct answer *answer)
 {
     static const char begin[] = "<html><head><title>";
@@ -236,19 +235,20 @@ static void check_answer(struct wire_client *client, struct answer *answer,
 
 /* ---- the stream of answers ---- */
 
-/* Is the body left out, as to HEAD? A 408 to a header that never ended has one: the method is
- * known when the header has ended, and the connection closes behind it. */
+/* Return whether the answer has no body, as for HEAD. A 408 for an incomplete header has a
+ * body: the method is known only after the header, and the connection closes behind the
+ * answer. */
 static bool is_bodiless(const struct wire_client *client, const struct answer *answer,
                         size_t there)
 {
-    if (client->tainted) { /* nobody knows what was asked, but the next answer may follow */
+    if (client->tainted) { /* the request is unknown, but another answer may follow */
         return there >= 9 && memcmp(answer->body, "HTTP/1.1 ", 9) == 0;
     }
     bool head = client->answered < client->asked && client->requests[client->answered].head;
     return head && (answer->status != 408 || there == 0);
 }
 
-/* Check the oldest answer, if it is whole. */
+/* Check the oldest answer if it is complete. */
 static bool take_answer(struct wire_client *client, struct wire_mood mood)
 {
     const char *text = client->in.bytes;
@@ -294,7 +294,7 @@ static bool take_answer(struct wire_client *client, struct wire_mood mood)
     return true;
 }
 
-/* The server has closed: had it a reason to? */
+/* The server closed the connection: check that it had a reason. */
 static void check_end(struct wire_client *client, struct wire_mood mood)
 {
     bool whole = client->in.count == 0 && client->answered == client->asked;
@@ -334,7 +334,7 @@ static bool pump_out(struct wire_client *client)
         wire_text_drop(&client->out, (size_t)sent);
         client->free_to_send -= (size_t)sent;
     } else if (errno != EAGAIN && errno != EINTR) {
-        client->free_to_send = 0; /* the server has closed: its last words are still to come */
+        client->free_to_send = 0; /* the server has closed, but may have sent more */
         client->out.count = 0;
     }
     return sent > 0;
@@ -390,7 +390,7 @@ void wire_client_close(struct wire_client *client, bool reset)
 
 void wire_client_free(struct wire_client *client)
 {
-    wire_client_close(client, client->tcp); /* a port that waits for strays is one less */
+    wire_client_close(client, client->tcp); /* a reset avoids TIME_WAIT, so the port is free */
     for (unsigned i = 0; i < client->asked; i++) {
         free(client->requests[i].sums);
     }

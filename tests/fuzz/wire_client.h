@@ -1,8 +1,8 @@
-/* One client's connection: what it is still to send, what it has asked, and the checking of
- * what comes back. An answer must be well-formed HTTP with a status of the documented set, an
- * error must be JSON with its members; on a connection on which nothing but whole requests were
- * sent it must also be the answer to the oldest one, with its id and, if it is 200, with its
- * sums. Thread: the one that runs the inputs. */
+/* One client's connection: the bytes still to be sent, the requests in flight, and the checks
+ * of their answers. An answer must be well-formed HTTP with a documented status; an error must
+ * be JSON with the documented members. If only whole requests were sent on the connection, an
+ * answer must also belong to the oldest request and have its id, and a 200 must have its sums.
+ * Thread: the one that runs the inputs. */
 #ifndef TALLY_TESTS_FUZZ_WIRE_CLIENT_H
 #define TALLY_TESTS_FUZZ_WIRE_CLIENT_H
 
@@ -10,34 +10,36 @@
 
 enum {
     WIRE_CLIENTS = 4,
-    WIRE_PIPELINE = 24 /* requests on a connection */
+    WIRE_PIPELINE = 24 /* largest number of requests on a connection */
 };
 
 struct wire_client {
     int fd; /* -1: closed */
     bool tcp;
-    bool tainted;        /* something else than whole requests was sent */
-    bool half_closed;    /* by this side */
-    bool may_close;      /* the server, that is */
-    bool deaf;           /* reads nothing until the end */
-    size_t free_to_send; /* bytes of `out` that are to be sent now */
+    bool tainted;        /* bytes other than whole requests were sent */
+    bool half_closed;    /* the client has shut down its side for writing */
+    bool may_close;      /* the server may close the connection */
+    bool deaf;           /* the client reads nothing until the end */
+    size_t free_to_send; /* bytes of `out` that may be sent now */
     struct wire_text out;
     struct wire_text in;
-    unsigned asked;    /* requests[..asked) were appended to out */
-    unsigned answered; /* of them */
+    unsigned asked;    /* requests[..asked) were appended to `out` */
+    unsigned answered; /* number of answered requests */
     struct wire_request requests[WIRE_PIPELINE];
 };
 
-/* What holds for all of a script. */
+/* Conditions of a whole script. */
 struct wire_mood {
-    bool calm;    /* nothing but requests happened: all must work */
+    bool calm;    /* the script contains only requests: all must succeed */
     bool crowded; /* there are more clients than --per-client-requests */
 };
 
 void wire_client_open(struct wire_client *client, bool tcp);
-/* Send and read what is possible without waiting. Returns whether anything happened. */
+/* Send and read as much as is possible without waiting. Returns whether anything was
+ * transferred. */
 bool wire_client_pump(struct wire_client *client, struct wire_mood mood);
-/* Nothing is sent any more, and everything that was asked is answered, or never will be. */
+/* Return whether everything is sent, and every request is answered or can no longer be
+ * answered. */
 bool wire_client_through(const struct wire_client *client);
 void wire_client_half_close(struct wire_client *client);
 void wire_client_close(struct wire_client *client, bool reset);

@@ -9,9 +9,9 @@
 #include <zlib.h>
 
 enum {
-    MOST_ELEMENTS = 16384, /* of binary tensors: many slices */
-    MOST_NUMBERS = 1500,   /* of JSON ones */
-    BROADCAST = 1100000,   /* sums of one number */
+    MOST_ELEMENTS = 16384, /* elements of binary tensors: enough for many slices */
+    MOST_NUMBERS = 1500,   /* elements of JSON tensors */
+    BROADCAST = 1100000,   /* number of sums of a single broadcast element */
     EDITS_FROM = 192
 };
 
@@ -23,7 +23,7 @@ struct draft {
     uint8_t flags; /* parameter 5 */
     char path[256];
     const char *method;
-    struct wire_text fields; /* of the header, beside those of the framing */
+    struct wire_text fields; /* header fields other than those of the framing */
     struct wire_text body;
     struct wire_request *request;
 };
@@ -46,7 +46,7 @@ static void add_payload(struct draft *draft)
 static const char *const media[] = {"application/json", "application/octet-stream",
                                     "application/x-npy"};
 
-/* What /v1/cumsum answers in: that of the request (0) or another one. */
+/* Choose the format of an answer of /v1/cumsum: the request's (0) or another one. */
 static void choose_answer(struct draft *draft, int own)
 {
     static const enum wire_form forms[] = {WIRE_NUMBERS, WIRE_WHOLE, WIRE_TAIL};
@@ -220,7 +220,7 @@ static void draft_v2(struct draft *draft)
     draft->request->form = binary_output ? WIRE_TAIL : WIRE_NUMBERS;
 }
 
-/* Input from, and output to, a region that was registered or not. */
+/* Input and output are in regions, which may be registered or not. */
 static void draft_shm_infer(struct draft *draft)
 {
     const struct wire_tensor *tensor = &draft->tensor;
@@ -251,7 +251,7 @@ static void draft_shm_infer(struct draft *draft)
     draft->request->must_work = false;
 }
 
-/* Register, unregister, status, of all or of region r0 or r1. */
+/* Register, unregister or query all regions, or region r0 or r1. */
 static void draft_shm_page(struct draft *draft)
 {
     static const char *const verbs[] = {"register", "register", "unregister", "status"};
@@ -313,7 +313,7 @@ static void draft_page(struct draft *draft)
     wire_text_add(&draft->body, pages[at].body, strlen(pages[at].body));
 }
 
-/* One number and many sums, now and then more than a million: such an answer is sent in
+/* One element and many sums, sometimes more than a million; such an answer is sent in
  * blocks. */
 static void draft_broadcast(struct draft *draft)
 {
@@ -332,8 +332,7 @@ static void draft_broadcast(struct draft *draft)
     }
 }
 
-/* A body over the limit, by a little or by so much that the answer does not wait for its
- * end. */
+/* A body over the limit: slightly, or so far that the answer does not wait for its end. */
 static void draft_too_long(struct draft *draft)
 {
     static const char zeros[4096];
@@ -349,10 +348,10 @@ static void draft_too_long(struct draft *draft)
 }
 
 enum {
-    KIND_TEXT = 1,       /* numbers as text, or maybe */
-    KIND_DIRECTML = 2,   /* has its types, and no empty tensors */
-    KIND_NPY = 4,        /* has its types */
-    KIND_TENSORLESS = 8, /* sums nothing that is looked at, or says itself what */
+    KIND_TEXT = 1,       /* the numbers are JSON text, or may be */
+    KIND_DIRECTML = 2,   /* supports only DirectML's types, and no empty tensors */
+    KIND_NPY = 4,        /* supports only NPY's types */
+    KIND_TENSORLESS = 8, /* the sums of the generated tensor are not its answer */
     KIND_NOT_EMPTY = 16
 };
 

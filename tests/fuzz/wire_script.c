@@ -8,8 +8,8 @@
 
 enum {
     MOST_RECORDS = 64,
-    PATIENCE_S = 20,     /* for an answer that must come */
-    STIMULUS_ROUNDS = 30 /* of a tenth of a millisecond, for one that need not */
+    PATIENCE_S = 20,     /* limit for an answer that must arrive */
+    STIMULUS_ROUNDS = 30 /* rounds of 0.1 ms in which an optional answer may arrive */
 };
 
 struct script {
@@ -54,11 +54,11 @@ static void ask(struct wire_client *client, unsigned at, struct wire_reader para
     if (client->fd < 0 || client->half_closed || client->asked == WIRE_PIPELINE) {
         return;
     }
-    /* Behind "Connection: close" nothing should come: bytes that are there when the server
-     * closes reset a TCP connection, and answers on their way are lost. */
+    /* No bytes should follow "Connection: close": unread bytes would make the server reset the
+     * TCP connection, and answers in flight would be lost. */
     client->may_close =
         client->may_close || (client->asked > 0 && client->requests[client->asked - 1].closes);
-    client->free_to_send = client->out.count; /* all of the one before */
+    client->free_to_send = client->out.count; /* all bytes of earlier requests */
     client->free_to_send += wire_request_make(params, at, client->asked, &client->out,
                                               &client->requests[client->asked], &edited);
     client->asked++;
@@ -93,7 +93,7 @@ static void move_clock(uint8_t how_far)
 {
     static const uint64_t ms[] = {1, 60, 300, 600, 1100, 6000, 11000, 31000, 80000, 700000};
     wire_advance(ms[how_far % (sizeof ms / sizeof ms[0])]);
-    for (int round = 0; round < STIMULUS_ROUNDS; round++) { /* a heartbeat of the loop or two */
+    for (int round = 0; round < STIMULUS_ROUNDS; round++) { /* lasts one or two heartbeats */
         wire_tick();
         doze();
     }
@@ -160,8 +160,8 @@ static void act(struct script *script, unsigned op, unsigned at, struct wire_rea
     }
 }
 
-/* Send what is left and read what comes, until everything asked for is answered. Where bytes of
- * nobody knows what were sent, wait for as long as something comes. */
+/* Send the remaining bytes and read until every request is answered. After arbitrary bytes,
+ * wait as long as anything arrives. */
 static void finish(struct script *script)
 {
     uint64_t began_ns = wire_real_ns();
@@ -191,13 +191,13 @@ static void finish(struct script *script)
             doze();
         }
         if (quiet_rounds > STIMULUS_ROUNDS && !script->mood.calm) {
-            wire_advance(20); /* devices that failed come back after a while */
+            wire_advance(20); /* failed devices are used again after a while */
         }
     }
 }
 
-/* A plain request of a new client must work: whoever connected before it has been accepted by
- * then, and no share or place is lost. */
+/* A plain request of a new client must succeed: earlier connections have been accepted by then,
+ * and no quota or place is lost. */
 static void probe(unsigned at)
 {
     static const uint8_t params[] = {0, DTYPE_I32, 0, 0, 0, 0, 8}; /* Connection: close */

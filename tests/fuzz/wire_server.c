@@ -24,9 +24,9 @@
 
 enum {
     HEARTBEAT_REAL_MS = 2,
-    QUICK_ROUNDS = 20,    /* of settling, before time is pushed on */
-    ROUND_MS = 20,        /* of the pushed clock */
-    SETTLE_LIMIT_S = 120, /* of the pushed clock: what takes longer is stuck */
+    QUICK_ROUNDS = 20,    /* rounds of settling before the clock is advanced */
+    ROUND_MS = 20,        /* advance of the clock in each later round */
+    SETTLE_LIMIT_S = 120, /* of the advanced clock; a longer wait is a deadlock */
     SETTLE_REAL_LIMIT_S = 30
 };
 
@@ -72,11 +72,11 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     uint64_t until_ns = (uint64_t)until->tv_sec * NS_PER_S + (uint64_t)until->tv_nsec;
     uint64_t ahead = atomic_load(&ahead_ns);
     uint64_t now_ns = clock_now_ns();
-    /* No longer than this at a time: the clock may be moved meanwhile. */
+    /* Wait at most this long at a time: the clock may be advanced meanwhile. */
     uint64_t most = now_ns + HEARTBEAT_REAL_MS * NS_PER_MS;
     const struct timespec real = clock_timespec((until_ns < most ? until_ns : most) - ahead);
     int result = __real_pthread_cond_timedwait(cond, mutex, &real);
-    return result != 0 && until_ns > most ? 0 : result; /* woken for nothing, as may happen */
+    return result != 0 && until_ns > most ? 0 : result; /* 0: like a spurious wakeup */
 }
 
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t timeout,
@@ -111,8 +111,8 @@ static uint64_t load(const unsigned char *at, size_t bytes)
     return value;
 }
 
-/* One line of a job, along its axis. Numbers of every type are summed as if they were unsigned
- * integers of its size. */
+/* Sum one line of a job along its axis. Numbers of every type are added as unsigned integers of
+ * their size. */
 static void sum_line(const struct scan_job *job, const unsigned char *in, unsigned char *out,
                      uint64_t line)
 {
@@ -121,7 +121,7 @@ static void sum_line(const struct scan_job *job, const unsigned char *in, unsign
     size_t sum_bytes = scan_carry_bytes(plan->dtype);
     unsigned char *carry =
         job->carry != NULL ? (unsigned char *)job->carry + line * sum_bytes : NULL;
-    /* of floats the lowest word, whatever it means */
+    /* Of a float's carry, only the lowest word is used. */
     const size_t at = dtype_is_float(plan->dtype) ? 8 : 0;
     const size_t kept = at > 0 ? 8 : sum_bytes;
     uint64_t sum = job->carry_in ? load(carry + at, kept) : 0;
@@ -214,11 +214,11 @@ void wire_device(unsigned device, unsigned mode)
 static struct {
     bool running;
     bool draining;
-    unsigned settled; /* times since the start */
-    int files;        /* open when the first request had been answered; 0: not yet known */
+    unsigned settled; /* number of wire_settle() calls since the start */
+    int files;        /* open files after the first answer; 0: not yet known */
     struct fake_server fakes;
     struct http *http;
-    uint64_t squeezed; /* bytes of the budget that this file holds */
+    uint64_t squeezed; /* bytes of the budget that wire_squeeze() reserved */
     char unix_path[64];
     char shm_key[64];
     unsigned char *shm;
@@ -246,11 +246,11 @@ static void make_shm(void)
     (void)close(fd);
 }
 
-/* Programs that run beside the fuzzer listen and connect at 127.0.0.1: at an address of its own no
- * port that was free a moment ago is taken. */
+/* Other programs use ports of 127.0.0.1. At this address no other program takes the free port
+ * before the server listens there. */
 #define WIRE_ADDRESS "127.31.7.5"
 
-/* A port that nobody has now. */
+/* Choose a free port. */
 static void choose_port(void)
 {
     socklen_t bytes = sizeof wire.tcp;
@@ -288,9 +288,9 @@ static void prepare_once(void)
     }
 }
 
-/* All but pipes, which sanitizers have to the program that names their addresses. */
-/* Sockets and files. Not those that threads wait with: a loop opens one for each of its daemons,
- * of which it may get another at any time, up to a fixed number. */
+/* Count open sockets and files. Not counted are pipes, which sanitizers open to the program
+ * that resolves addresses, and anonymous inodes (epoll, eventfd): a loop opens some for each of
+ * its daemons, and may add a daemon at any time, up to a fixed number. */
 static int open_files(void)
 {
     int count = 0;
@@ -429,7 +429,7 @@ static void require_nothing_held(void)
     }
 }
 
-/* As service.c does. */
+/* Stop the modules in the same order as service.c. */
 void wire_stop(void)
 {
     struct server *server = &wire.fakes.server;
@@ -489,7 +489,8 @@ static const char *what_is_left(void)
     return memory.block_count > 0 ? "a block of memory" : NULL;
 }
 
-/* The gauges, and the closing of sockets, follow a moment later. */
+/* Return a gauge or a file that shows a client that has disconnected; NULL: none. The server
+ * updates gauges and closes sockets shortly after a connection has ended. */
 static const char *what_is_counted(void)
 {
     static const char *const lines[] = {"\ntally_connections 0\n",
@@ -531,7 +532,8 @@ void wire_settle(void)
     }
     require_nothing_held();
     wire.settled++;
-    if (wire.settled == 2) { /* some are opened for the first request, which probe() sent */
+    /* The first request, which probe() sent, opens some files that stay open. */
+    if (wire.settled == 2) {
         wire.files = open_files();
     }
 }

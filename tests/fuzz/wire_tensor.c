@@ -35,7 +35,7 @@ unsigned char *wire_tensor_sums(const struct wire_tensor *tensor)
     uint64_t inner = tensor_product(tensor, tensor->axis + 1, tensor->rank);
     for (size_t first = 0; first < tensor->elements; first++) {
         if (first / inner % length != 0) {
-            continue; /* not the first of a line */
+            continue; /* skip all but the first element of a line */
         }
         uint64_t sum = 0;
         for (uint64_t i = 0; i < length; i++) {

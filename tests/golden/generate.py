@@ -1,11 +1,11 @@
-"""Write the golden requests of /v1/cumsum and the answers that the tests' oracle and NumPy's number
-formatting give for them: tests/golden/<format>/<case>/{request,response}.
+"""Write the golden requests of /v1/cumsum, with the answers that the tests' oracle and NumPy's
+number formatting give: tests/golden/<format>/<case>/{request,response}.
 
     python3 tests/golden/generate.py        (needs NumPy)
 
 A request file is a request line with the query, header lines, an empty line and the body; a
-response file is a status slug, header lines, an empty line and the body. What the service answers
-is never asked: bytes that differ from these are a bug on one of the two sides."""
+response file is a status slug, header lines, an empty line and the body. The service is never
+asked: if its bytes differ from these, one of the two sides has a bug."""
 
 import io
 import json
@@ -27,12 +27,13 @@ TYPES = {
 
 
 def scan(x, axis=0, exclusive=False, reverse=False):
-    """The operator: sums of floats are exact and rounded once, sums of integers wrap."""
+    """The oracle's scan: sums of floats are exact and rounded once, sums of integers wrap."""
     return oracle.cumsum(dtypes.BY_NAME[x.dtype.name], x, axis, exclusive, reverse)
 
 
 def number(value):
-    """Shortest digits of the value's own type, Python's notation, exponents without '+' or zeros."""
+    """The shortest text from which the same number of the value's type can be read, in Python's
+    notation. An exponent has no '+' and no leading zeros."""
     if value.dtype.kind != "f":
         return str(int(value))
     if np.isnan(value):
@@ -160,7 +161,7 @@ def good_binary():
 
 
 def strided():
-    """Strides: built by hand, because NumPy's files cannot say them."""
+    """Strides, encoded by hand because NPY files cannot hold them."""
     x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
     y = scan(x, 1)
     memory = np.zeros(9, np.int32)
@@ -199,7 +200,7 @@ def strided():
 
 
 def attributes():
-    """Elements that are widened, booleans, NaN, and one sum more."""
+    """Widened elements, booleans, NaN, and one additional sum."""
     mask = np.array([[True, False, True], [True, True, True]])
     sums = np.cumsum(mask, axis=1, dtype=np.int64)
     headers, response = answer("npy", sums, False)

@@ -96,7 +96,7 @@ answer() {
     while read -r name dtype shape options; do
         # shellcheck disable=SC2086  # a list of words
         tally cumsum --quiet --format raw --dtype "$dtype" --shape "$shape" $options \
-            --output "$2/$name.out" "$here/requests/$name.in" || exit 1
+            --output-format raw --output "$2/$name.out" "$here/requests/$name.in" || exit 1
     done <"$here/requests/list"
     devices=$(tally devices)
     kill $server

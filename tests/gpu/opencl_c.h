@@ -33,6 +33,16 @@
 #define atomic_xchg(p, v) \
     __scoped_atomic_exchange_n(p, v, __ATOMIC_RELAXED, __MEMORY_SCOPE_DEVICE)
 
+#define ATOMIC_OF_GROUP(name, builtin, type)                                                   \
+    OVERLOADED type atomic_##name(volatile __local type *p, type v)                            \
+    {                                                                                          \
+        return __scoped_atomic_fetch_##builtin(p, v, __ATOMIC_RELAXED, __MEMORY_SCOPE_WRKGRP); \
+    }
+ATOMIC_OF_GROUP(max, max, int)
+ATOMIC_OF_GROUP(max, max, uint)
+ATOMIC_OF_GROUP(min, min, int)
+ATOMIC_OF_GROUP(or, or, uint)
+
 OVERLOADED uint atomic_cmpxchg(volatile __global uint *p, uint expected, uint desired)
 {
     (void)__scoped_atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED,
@@ -49,6 +59,7 @@ OVERLOADED uint atomic_cmpxchg(volatile __global uint *p, uint expected, uint de
     {                                   \
         return a < b ? b : a;           \
     }
+LEAST_AND_MOST(int)
 LEAST_AND_MOST(uint)
 LEAST_AND_MOST(ulong)
 

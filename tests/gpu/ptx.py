@@ -18,6 +18,7 @@ some lanes of a group do not reach; for two lanes that access the same local mem
 them, one of them writing; for a launch that does not end; and for an instruction that is not known here.
 """
 
+import collections
 import random
 import re
 
@@ -29,6 +30,8 @@ SIGNED = {8: numpy.int8, 16: numpy.int16, 32: numpy.int32, 64: numpy.int64}
 GLOBAL = 1 << 44  # the address of the first byte of memory
 STACK = 1 << 40  # generic addresses of a lane's stack
 LINE = 128  # bytes of a cache line
+SECTOR = 32  # bytes that the memory moves at least
+WARP = 32  # lanes
 STEPS_MAX = 3_000_000  # pieces of code that a launch runs
 NOBODY, SEVERAL = -1, -2  # instead of a lane
 
@@ -116,6 +119,7 @@ class Kernel:
         names = {**HELPERS}
         exec(compile(source, self.name, "exec"), names)  # pylint: disable=exec-used
         self.pieces = []
+        self.slots_of = [sum(map(issue_slots, (self.statements[at] for at in p))) for p in pieces]
         for number, piece in enumerate(pieces):
             last = self.statements[piece[-1]]
             kind, target = "next", None
@@ -341,6 +345,24 @@ class Kernel:
         if kind[0] == "s" and "t" in types:
             result = f"({result}).view(U{width * wide})"
         self._assign(args[0], result, width * wide)
+
+
+def issue_slots(statement):
+    """The instructions of sm_90 for a statement, about: a number of 64 bits is two of 32. Moves and parameters
+    mostly vanish; ptxas merges some pairs, which is not counted."""
+    parts = re.sub(r"^@!?%\w+\s+", "", statement).split()[0].split(".")
+    name, kind = parts[0], parts[-1]
+    if name in ("mov", "cvta", "ret", "exit") or "param" in parts:
+        return 0
+    if name in ("ld", "st", "atom", "red", "bra", "bar", "barrier", "membar", "fence"):
+        return 1
+    if name in ("div", "rem"):
+        return 20 if kind[1:] == "32" else 80
+    if kind in ("pred", "b64", "u64", "s64") and kind != "pred" and "wide" not in parts:
+        return {"mul": 4, "mad": 4, "shl": 3, "shr": 3, "clz": 4, "min": 4, "max": 4, "cvt": 1}.get(
+            name, 2
+        )
+    return 1
 
 
 def operands(statement):
@@ -625,6 +647,8 @@ class Group:
         piece = min(self.at)
         mask, count = self.at.pop(piece)
         function, kind, target = self.kernel.pieces[piece]
+        if self.machine.meter:
+            self.machine.meter.run(self.kernel, piece, mask, self.lanes)
         taken = function(self, self.registers, mask)
         if kind == "next":
             self._go(piece + 1, mask, count)
@@ -798,6 +822,8 @@ class Group:
             address = address[lanes]
         size = kind().itemsize
         first = numpy.atleast_1d(self._memory_cells(address, size * count, size * count, lanes, at))
+        if self.machine.meter:
+            self.machine.meter.access(self.kernel, first, size * count, lanes)
         if not self.machine.weak or (strong and not self.stores):
             source = self.machine.memory
         else:
@@ -831,6 +857,8 @@ class Group:
         lanes, address = self._lane_addresses(address, mask)
         size = kind().itemsize
         first = self._memory_cells(address, size * len(values), size * len(values), lanes, at)
+        if self.machine.meter:
+            self.machine.meter.access(self.kernel, first, size * len(values), lanes)
         data = numpy.empty((len(lanes), len(values)), kind)
         for i, value in enumerate(values):
             data[:, i] = value if value.ndim == 0 else value[lanes]
@@ -955,6 +983,30 @@ def update(words, where, operation, values, lanes):
 # ---- launches ----
 
 
+class Meter:
+    """Counts what the warps of launches issue, and the sectors of some ranges of memory that they access."""
+
+    def __init__(self):
+        self.ranges = []
+        self.slots, self.sectors = collections.Counter(), collections.Counter()
+
+    def run(self, kernel, piece, mask, lanes):
+        warps = -(-lanes // WARP)
+        if mask is not None:
+            warps = len(numpy.unique(numpy.flatnonzero(mask) // WARP))
+        self.slots[kernel.name] += kernel.slots_of[piece] * warps
+
+    def access(self, kernel, first, size, lanes):
+        """Each warp accesses each sector once with an instruction."""
+        lanes = lanes[: len(first)]
+        for begin, end in self.ranges:
+            own = (first >= begin) & (first < end)
+            low, high = first[own] // SECTOR, (first[own] + size - 1) // SECTOR
+            warp = lanes[own] // WARP
+            pairs = numpy.unique(numpy.stack([[*warp, *warp], [*low, *high]]), axis=1)
+            self.sectors[kernel.name] += pairs.shape[1]
+
+
 class Machine:
     """A GPU. memory: an array of bytes, shared with the host. All random choices follow from the seed."""
 
@@ -963,6 +1015,7 @@ class Machine:
         self.random = random.Random(seed)
         self.fresh = numpy.random.default_rng(seed)
         self.steps = 0
+        self.meter = None
 
     def launch(self, kernel, groups, lanes, args, ranges, top):
         """Run all groups. args: numbers; ranges: (begin, end) of the buffers; top: bytes of memory in use."""

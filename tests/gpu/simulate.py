@@ -330,8 +330,9 @@ class Host:
             raise ptx.Fault("the host side ended")
         return line.split()
 
-    def run(self, case, change=None):
-        """Run a case; returns ({(kernel, type, offsets): launches}, steps). change: of the PTX."""
+    def run(self, case, change=None, meter=None):
+        """Run a case; returns ({(kernel, type, offsets): launches}, steps). change: of the PTX. meter: a ptx.Meter
+        for the accesses of the elements."""
         out_elements = 0 if case.in_place else case.out_elements
         lines = 0
         if case.cut:
@@ -352,6 +353,10 @@ class Host:
             results = self.memory[out_at : out_at + out_elements * case.size].view(f"u{case.size}")
         before, expected = cells.copy(), results.copy()
         machine = ptx.Machine(self.memory, case.draw.getrandbits(32))
+        if meter:
+            machine.meter = meter
+            meter.ranges = [(at, at + cells.nbytes)]
+            meter.ranges += [] if case.in_place else [(out_at, out_at + results.nbytes)]
         ran = collections.Counter()
         try:
             if case.cut:

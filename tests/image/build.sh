@@ -1,11 +1,11 @@
 #!/bin/sh
-# Build the images with docker, podman or buildah, whichever works here.
+# Build the images with docker, podman or buildah; the first one that works is used.
 #
-#   tests/image/build.sh          prints the tool it used as its last line
+#   tests/image/build.sh          prints the tool as its last line
 #
-# IMAGE (tally): their name, with the tags latest, the version (the same image), and debian. BASE: what they are built on, in place of what the
-# Dockerfile says; without a digest it is fetched, and the one that it then has is passed on. CONTAINER_TOOL,
-# CONTAINER_BUILD_FLAGS: tool, more flags of its build. Where the kernel lets buildah do nothing better,
+# IMAGE (tally): name of the images, with the tags latest, the version (the same image), and debian. BASE: base image
+# instead of the Dockerfile's; without a digest it is fetched, and its present digest is used. CONTAINER_TOOL,
+# CONTAINER_BUILD_FLAGS: the tool, more flags for its build. If the kernel allows buildah no better driver, set
 # BUILDAH_STORAGE="--storage-driver vfs".
 set -eu
 
@@ -29,7 +29,7 @@ done
     exit 1
 }
 
-# pinned IMAGE: its name with the digest of what that stands for now; as it is where no registry has it.
+# pinned IMAGE: print the name with its present digest; unchanged if no registry has the image.
 pinned() {
     case $1 in
     *@sha256:*) found=$1 ;;
@@ -57,13 +57,13 @@ pinned() {
 }
 base=$(pinned "${BASE:-$(sed -n 's/^ARG BASE=//p' Dockerfile)}")
 
-# A tree without git, as `make dist` makes one, is of no commit that is known.
+# A tree without git, such as that of `make dist`, has no known commit.
 revision=unknown created=$(date -u +%Y-%m-%dT%H:%M:%SZ)
 if [ -e .git ]; then
     revision=$(git rev-parse HEAD)
     created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 fi
-# build TAG FLAG ...: the first one's layers serve the second one, too.
+# build TAG FLAG ...: build one image; later builds reuse its layers.
 build() {
     tag=$1
     shift
@@ -73,7 +73,7 @@ build() {
     buildah)
         buildah ${BUILDAH_STORAGE:-} bud --layers --isolation "${BUILDAH_ISOLATION:-chroot}" \
             --format docker ${CONTAINER_BUILD_FLAGS:-} "$@" . >&2
-        # It takes labels from its cache, whatever arguments they were made of.
+        # buildah reuses labels from its cache, even if the build arguments have changed.
         container=$(buildah ${BUILDAH_STORAGE:-} from --pull-never "$tag")
         buildah ${BUILDAH_STORAGE:-} config --label org.opencontainers.image.revision="$revision" \
             --label org.opencontainers.image.created="$created" "$container"

@@ -1,4 +1,4 @@
-"""Check a running Tally from outside, or the list of what an image is made of, with nothing but Python:
+"""Check a running Tally from outside, or an image's list of files, with Python alone:
 check.py URL ready STARTED | URL examples | LIST hashes ROOT."""
 
 import hashlib
@@ -33,7 +33,8 @@ def post(url, document):
 
 
 def wait_ready(url, started, seconds=180):
-    """Poll until it is ready; `started` is the time of day at which it was started."""
+    """Poll the service until it is ready; `started` is the time of day at which it was
+    started."""
     while time.time() - started < seconds:
         try:
             with urllib.request.urlopen(url + "/readyz", timeout=5):
@@ -57,7 +58,7 @@ def examples(url):
 
 
 def hashes(path, root):
-    """Which files of the image are not as the list says, or (of usr/) missing in it."""
+    """Files of the image that differ from the list, or are in usr/ but not in the list."""
     root = pathlib.Path(root)
     wrong = set()
     listed = {}

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Build the images, run them locked down (not root, read-only root, no capabilities), and prove that they serve: cold
-# start, warm start, the operator pages' examples, health check, clean exit; and that one can build on the Debian one.
+# Build the images, run them locked down (not root, read-only root, no capabilities), and check that they serve: cold
+# start, warm start, the examples of the pages, health check, clean exit; and that other images can be built on the
+# Debian one.
 #
 #   tests/image/run.sh            prints figures, then "N passed, N failed"
 #
-# With docker or podman they are containers; with buildah alone, a chroot in the image with the same
-# restrictions (needs root). See build.sh for the variables.
+# With docker or podman the images run as containers; with buildah alone, in a chroot with the same restrictions (needs
+# root). See build.sh for the variables.
 set -eu
 
 cd "$(dirname "$0")/../.."
@@ -40,7 +41,7 @@ confined() {
     exec env -i PATH="$PATH" "$setting" sh tests/image/chroot.sh "$mounted" "$@"
 }
 
-# inspect DOCKER_FIELD: of the image's configuration.
+# inspect DOCKER_FIELD: print a field of the image's configuration.
 inspect() {
     case $tool in
     buildah) buildah_here inspect --format "{{$(echo "$1" | sed 's/\.Config/.Docker.Config/')}}" "$container" ;;
@@ -48,7 +49,7 @@ inspect() {
     esac
 }
 
-# start: the service on $port, with nothing that it could write to.
+# start: run the service on $port, without any writable folder.
 start() {
     started=$(date +%s.%N)
     case $tool in
@@ -64,7 +65,7 @@ start() {
     esac
 }
 
-# stop: SIGTERM; its exit status.
+# stop: send SIGTERM; returns the exit status.
 stop() {
     case $tool in
     buildah)
@@ -81,7 +82,7 @@ stop() {
     esac
 }
 
-# health_check: what the image says, as an engine runs it: without a shell.
+# health_check: run the image's health check as a container engine does: without a shell.
 health_check() {
     # shellcheck disable=SC2046  # words: none of them has a blank
     set -- $(inspect 'range .Config.Healthcheck.Test}}{{.}} {{end')
@@ -102,7 +103,8 @@ idle_memory_below() {
     [ "$resident" -lt "$1" ]
 }
 
-# packages_install: a driver's would; this program shows what an OpenCL program of such an image sees.
+# packages_install: install clinfo, as one would install a driver; it lists the devices that an OpenCL program of such
+# an image sees.
 packages_install() {
     set -- sh -c 'apt-get update -q && apt-get install -y -q --no-install-recommends clinfo && clinfo --list'
     case $tool in
@@ -114,7 +116,7 @@ packages_install() {
 # label_is NAME TEXT
 label_is() { [ "$(inspect "index .Config.Labels \"org.opencontainers.image.$1\"")" = "$2" ]; }
 
-# sbom_is_right: SPDX's own tool finds no fault with it, and it has each package of the image.
+# sbom_is_right: SPDX's own tool finds no fault in the SBOM, and the SBOM has each package of the image.
 sbom_is_right() {
     for file in usr/share/doc/tally/sbom.spdx.json var/lib/dpkg/status.d; do
         case $tool in
@@ -130,7 +132,7 @@ sbom_is_right() {
     done
 }
 
-# hashes_are_right: each file of the list has the bytes that it says, and no library is missing from it.
+# hashes_are_right: each listed file has the listed hash, and every library is listed.
 hashes_are_right() {
     mkdir -p "$work/root"
     case $tool in
@@ -140,7 +142,7 @@ hashes_are_right() {
     python3 tests/image/check.py "$work/sbom.spdx.json" hashes "$work/root"
 }
 
-# licences_are_there: Tally's, and each that a copyright notice refers to.
+# licences_are_there: the image has Tally's licence, and every licence to which a copyright notice refers.
 licences_are_there() {
     case $tool in
     buildah) cp -r "$mounted/usr/share" "$work/" ;;

@@ -19,7 +19,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """What only a release build can show is left out of the others, not reported as skipped."""
+    """Tests that need a release build are not collected in other builds, instead of being reported
+    as skipped."""
     if MODE != "release":
         dropped = [item for item in items if item.get_closest_marker("release_only")]
         items[:] = [item for item in items if not item.get_closest_marker("release_only")]

@@ -1,5 +1,5 @@
-"""Which large requests begin and what they may hold: a client that announces much, or asks for
-much with a few bytes, takes nothing from others before it pays."""
+"""Which large requests start and how much they may reserve: a client that announces much, or asks
+for much with a few bytes, must not take memory from others before it has sent its data."""
 
 import concurrent.futures
 import contextlib
@@ -20,7 +20,7 @@ RAW = ("Content-Type", calls.RAW)
 
 
 def announce(size, body=b"", headers=()):
-    """A raw request of `size` bytes of which only some follow."""
+    """A raw request of `size` bytes, of which only `body` follows."""
     fields = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return (
         f"POST /v1/cumsum?dtype=int8&shape={size} HTTP/1.1\r\nHost: x\r\n"
@@ -37,7 +37,8 @@ def test_headers_alone_take_nothing_of_the_budget(start_server):
         )
         for _ in range(4)
     ]
-    until(lambda: server.metric("tally_active_requests") == 31, 20)  # with the one that asks
+    # the count includes this query
+    until(lambda: server.metric("tally_active_requests") == 31, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert server.metric("tally_memory_promised_bytes") == 0
     assert works(server)
@@ -51,7 +52,8 @@ def test_a_body_of_one_byte_holds_little_memory_and_its_reservation_is_given_to_
     server = start_server("--memory-budget", "1GiB")
     size = 200 * MIB
     wires = [server.wire().send(announce(size, b"x")) for _ in range(26)]
-    until(lambda: server.metric("tally_admission_waiting") == 0, 30)  # each had its turn
+    # each request has been admitted
+    until(lambda: server.metric("tally_admission_waiting") == 0, 30)
     assert server.metric("tally_memory_reserved_bytes") < 26 * 128 * 1024
     client = server.client()
     answer = client.post(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), calls.RAW)
@@ -79,7 +81,7 @@ def test_a_request_that_waits_for_memory_is_504_when_its_deadline_passes_and_was
 
 @pytest.mark.parametrize("addresses", [1, 4])
 def test_slow_bodies_keep_no_other_client_out(start_server, addresses):
-    """Each of them comes as fast as many links are, and would hold its place for minutes."""
+    """Each body arrives as fast as over many real links, and would keep its memory for minutes."""
     server = start_server("--memory-budget", "4GiB")
     wires = [
         server.wire(source=f"127.0.0.{10 + i % addresses}").send(announce(512 * MIB))
@@ -108,15 +110,16 @@ def test_slow_bodies_keep_no_other_client_out(start_server, addresses):
 
 
 def test_a_slow_reader_and_a_large_unsent_body_block_no_other_client(start_server):
-    """The reader is faster than many links. It holds more than half of the budget, and another client
-    wants more than the rest: who wants little goes past that one, and the reader has two minutes.
+    """The reader is faster than many links. It holds more than half of the budget, and another
+    client needs more than the rest: small requests overtake that client, and the reader keeps
+    its memory for two minutes.
     """
     server = start_server("--memory-budget", "384MiB", moves_clock=True)
     held, announced, size = 240 * MIB, 200 * MIB, 4 * MIB
     with server.wire() as reader, server.wire() as waiting:
         path = f"/v1/cumsum?dtype=int8&shape={held}&strides=0"
         reader.send(post_bytes(path, b"\x01", [RAW]))
-        reader.socket.recv(1)  # its answer is there
+        reader.socket.recv(1)  # the answer has begun
         waiting.send(announce(announced, bytes(300_000)))
         until(lambda: server.metric("tally_admission_waiting") == 1)
         for _ in range(3):
@@ -125,7 +128,7 @@ def test_a_slow_reader_and_a_large_unsent_body_block_no_other_client(start_serve
                 assert other.answer().body == bytes(size)
 
         def is_cut():
-            """By the server's clock it reads 1.5 MiB a second, and has to read 2."""
+            """By the server's clock the client reads 1.5 MiB per second; the minimum is 2."""
             with contextlib.suppress(ConnectionError):
                 for _ in range(24):
                     reader.socket.recv(MIB // 16, socket.MSG_WAITALL)
@@ -144,14 +147,16 @@ def test_a_body_that_is_refused_gives_its_place_up_before_its_client_stops_sendi
         f"Content-Type: {calls.RAW}\r\nTransfer-Encoding: chunked\r\n\r\n"
     ).encode()
     with server.wire() as wire:
-        wire.send(head + b"%x\r\n" % (2 * size) + bytes(size + 2 * MIB))  # more than it said
+        # the body is longer than the header announced
+        wire.send(head + b"%x\r\n" % (2 * size) + bytes(size + 2 * MIB))
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert server.metric("tally_admission_active") == 0
         assert server.metric("tally_memory_promised_bytes") == 0
 
 
 def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(start_server):
-    """Not before: nobody knows how fast it comes."""
+    """The server cannot refuse the request earlier, since it does not know how fast the body
+    will arrive."""
     server = start_server()
     with server.wire() as wire:
         wire.send(announce(6 * MIB, bytes(MIB), [("X-Request-Timeout-Ms", "300")]))
@@ -164,24 +169,29 @@ def test_a_deadline_that_passes_while_the_body_arrives_is_504_before_its_end(sta
 
 
 def test_a_client_that_leaves_while_it_waits_for_memory_is_not_waited_for(start_server):
-    """What it sent before lies unread in between, and would wait again each time."""
+    """The client has sent bytes that the server has not read. They must not let the server wait
+    for memory again."""
     server = start_server("--memory-budget", "16MiB")
     size = 6 * MIB
     holders = [server.wire().send(announce(size, bytes(5 * MIB))) for _ in range(2)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB, 20)
 
     def is_or_was(name):
-        """Holders of memory give way to others after some seconds, which a busy machine may need."""
+        """True if the metric is 1, or if it may no longer be 1: after some seconds the server
+        evicts a holder of memory, and on a busy machine this may happen before the test reads
+        the metric."""
         given_way = server.metric("tally_memory_reserved_bytes") < 10 * MIB
         return server.metric(name) == 1 or given_way
 
-    wire = server.wire().send(announce(4 * MIB, bytes(MIB)))  # in memory that nobody had before
+    # this request has to wait for memory
+    wire = server.wire().send(announce(4 * MIB, bytes(MIB)))
     until(lambda: is_or_was("tally_admission_waiting"), 60)
     wire.reset()
     until(lambda: is_or_was("tally_clients_gone_total"), 60)
     for holder in holders:
         holder.close()
-    until(lambda: server.metric("tally_active_requests") == 1, 20)  # the one that asks
+    # the only active request is this query
+    until(lambda: server.metric("tally_active_requests") == 1, 20)
     assert server.metric("tally_memory_reserved_bytes") == 0
     assert works(server)
 
@@ -202,11 +212,12 @@ def test_a_request_that_waits_for_memory_continues_when_memory_is_free(start_ser
         client.close()
     assert answer.status == 200
     assert answer.body == np.cumsum(np.ones(size, np.int8), dtype=np.int8).tobytes()
-    server.stop()  # which looks whether the loop has lost count of its connections
+    server.stop()  # checks the loop's count of its connections
 
 
 def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(start_server):
-    """Broadcasts: what they need is known before their body, what they send is nothing."""
+    """The requests are broadcasts: each has one byte of body and a large output. The server
+    knows the size of the output before the body arrives."""
     server = start_server("--memory-budget", "64MiB")
 
     def ask(_):
@@ -225,7 +236,8 @@ def test_a_few_bytes_that_ask_for_much_wait_for_memory_instead_of_taking_it(star
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
 def test_texts_that_together_need_more_than_there_is_wait_for_each_other(start_server, chunked):
-    """What a text needs is known only when it is read: a guess is promised before."""
+    """The memory that a text needs is known only after it is read; an estimate is reserved
+    before."""
     server = start_server("--memory-budget", "48MiB")
     values = list(range(400000))
     text = json.dumps({"data": values, "dtype": "int64"}).encode()
@@ -273,7 +285,7 @@ def test_a_queue_that_one_client_fills_has_room_for_another_one(start_server):
 
 
 def test_a_tensor_that_was_admitted_is_not_refused_because_the_queue_is_full(start_server):
-    """Each of its slices comes to the queue again, which others fill meanwhile."""
+    """Each of its slices enters the queue again, which other requests fill meanwhile."""
     server = start_server("--queue-depth", "1", "--slice-bytes", "64KiB")
     size = 16 * MIB
     body = np.ones(size, np.int8).tobytes()
@@ -287,7 +299,8 @@ def test_a_tensor_that_was_admitted_is_not_refused_because_the_queue_is_full(sta
         client.close()
 
     def ask():
-        """True: it was admitted, and then answered."""
+        """Returns whether the request was admitted. Every admitted request must be answered
+        with its sums."""
         with server.wire() as wire:
             wire.send(announce(size, headers=[("Expect", "100-continue")]))
             answer = wire.answer()

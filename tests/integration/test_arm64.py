@@ -1,4 +1,5 @@
-"""What is built on arm64: clang compiles for it here, too, and says what that processor's compilers do not take."""
+"""The arm64 build: clang compiles for arm64 here, too, and reports constructs that compilers for
+arm64 refuse."""
 
 import shlex
 import subprocess
@@ -18,7 +19,8 @@ def run(*command):
 
 
 def compile_kernel(folder, kernel, flags):
-    """The object or assembly that clang makes of a kernel, named up to its element type, for arm64."""
+    """The object or assembly of one kernel that clang makes for arm64. The kernel's name includes
+    its element type."""
     row = next(row for row in LIST.read_text().splitlines() if row.startswith(f"scan_{kernel}_"))
     (folder / "list").write_text(row + "\n")
     name = row.split("\t")[0]
@@ -57,5 +59,6 @@ def test_compilers_for_arm64_take_the_flags_of_the_build(tmp_path):
     )
     flags = [word for word in shlex.split(commands) if word.startswith("-f")]
     assert "-fPIC" in flags, commands
-    assert "-ffp-contract=off" in flags, commands  # there are fused multiply-adds there
+    # arm64 has fused multiply-add, which would round sums differently
+    assert "-ffp-contract=off" in flags, commands
     run("clang", TARGET, *flags, "-c", "-x", "c", "/dev/null", "-o", str(tmp_path / "nothing.o"))

@@ -1,5 +1,5 @@
-"""output_dtype, nan, initial, include_initial and the input type bool: against NumPy, against exact sums, each with
-each, in every format, with strides, in parts and in slices."""
+"""output_dtype, nan, initial, include_initial and the input type bool: compared with NumPy and with
+exact sums, in all combinations, in every format, with strides, in parts and in slices."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ LENGTH = "Tally-Carry-Length"
 
 
 def wider(dtype):
-    """The types that elements of a type may have sums of."""
+    """The types that the sums of a type may have."""
     if dtype == BOOL:
         return [other for other in dtypes.ALL if not other.is_float]
     kinds = {"f": "f", "i": "i", "u": "ui"}[dtype.kind]
@@ -92,7 +92,7 @@ def test_an_exclusive_sum_with_an_initial_value_begins_with_it(client):
 
 @pytest.mark.parametrize("came, out", PAIRS, ids=str)
 def test_every_element_is_widened_exactly(client, came, out):
-    """Each of the bit patterns of short types, and the edges and random ones of long ones."""
+    """All bit patterns of short types; edge cases and random patterns of long ones."""
     if came == BOOL:
         stored = np.array([0, 1], np.uint8)
     elif came.bytes <= 2:
@@ -103,7 +103,7 @@ def test_every_element_is_widened_exactly(client, came, out):
         )
         edges = [0, 1, 2 ** (8 * came.bytes - 1), 2 ** (8 * came.bytes - 1) - 1]
         stored = np.concatenate([words, np.array(edges, f"u{came.bytes}")]).view(came.storage)
-    column = stored.reshape(-1, 1)  # a line each: the sums are the elements
+    column = stored.reshape(-1, 1)  # one element per line: the sums are the elements
     attributes.check(client, Case(came, column, out, axis=1))
 
 
@@ -175,10 +175,10 @@ def test_a_sum_of_negative_zeros_stays_negative_zero_after_the_additional_first_
             "float32",
             "1.00000017881393432617187499",
             b"1.0000001",
-        ),  # a double would round it up first
+        ),  # a conversion to double would round it up first
         ("float32", '"-Infinity"', b'"-Infinity"'),
         ("int8", "1e2", b"100"),
-        ("int64", '"9007199254740993"', b"9007199254740993"),  # a language may have doubles alone
+        ("int64", '"9007199254740993"', b"9007199254740993"),  # some languages have only doubles
         ("uint64", '"18446744073709551615"', b"18446744073709551615"),
     ],
 )
@@ -199,7 +199,7 @@ def test_an_initial_value_is_read_in_the_type_of_the_output(client, dtype, text,
 
 @pytest.fixture(scope="module")
 def sliced(tmp_path_factory):
-    """A server that cuts long work into many slices."""
+    """A server that cuts large tensors into many slices."""
     from support.tallyd import Tallyd
 
     server = Tallyd(tmp_path_factory.mktemp("sliced") / "log", ["--slice-bytes", "16KiB"])
@@ -248,7 +248,7 @@ def expected_once(case):
         ((4, 6), None, (9, 1)),
         ((4, 6), None, (1, 8)),
         ((4, 6), (7, 1), (20, 2)),
-        ((4, 6), (1, 1), (700, 40)),  # far apart: JSON prints zeros that are nowhere
+        ((4, 6), (1, 1), (700, 40)),  # far apart: JSON prints zeros for the gaps
     ],
 )
 def test_strides_on_both_sides_go_with_each_attribute(

@@ -1,5 +1,5 @@
-"""The benchmark's own tools: every section that needs no network on tiny work, with a stand-in for
-wrk; peers that die or hang; and that nothing is left behind when the run is interrupted."""
+"""The benchmark's own tools: every section that needs no network, on tiny inputs, with a stand-in
+for wrk; peers that die or hang; and an interrupted run, which must leave nothing behind."""
 
 import json
 import os
@@ -24,7 +24,7 @@ import report  # noqa: E402
 pytestmark = pytest.mark.release_only
 
 
-# Posts once, and says what wrk's script would have.
+# Posts once, and prints the same numbers as wrk's script.
 WRK = """#!{python}
 import json, os, sys, urllib.request
 body = open(os.environ["BODY"], "rb").read()
@@ -43,7 +43,7 @@ def run_command(out, *more):
 
 
 def bench(tmp_path, *more, env=None):
-    """The rows of the one section that ran, and the table."""
+    """The rows of the single section that ran, and the table."""
     done = subprocess.run(
         run_command(tmp_path, *more),
         env={**os.environ, **(env or {})},
@@ -110,7 +110,7 @@ def test_a_peer_that_hangs_is_given_up():
 
 
 def wrk_path(tmp_path):
-    """A PATH that has the stand-in first."""
+    """A PATH that begins with the stand-in."""
     wrk = tmp_path / "bin" / "wrk"
     wrk.parent.mkdir()
     wrk.write_text(WRK.format(python=sys.executable))
@@ -142,7 +142,7 @@ def test_goals_say_which_side_of_them_a_figure_is_on():
 
 
 def alive(group):
-    """Processes of a session that a process leads, by /proc."""
+    """Processes in the session of a process, from /proc."""
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -165,7 +165,7 @@ def test_nothing_is_left_behind_by_an_interrupted_run(tmp_path, number):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        # a background job of a shell, which the tests may be, begins with SIGINT ignored
+        # A shell starts background jobs, perhaps these tests, with SIGINT ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:

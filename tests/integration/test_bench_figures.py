@@ -1,5 +1,5 @@
-"""The last figures of two makers of processors beside each other in docs/performance.md: which run
-replaces which, how they are named, and what is said of machines whose memory is in another mode."""
+"""The last figures of two makers of processors in docs/performance.md: which run replaces which,
+how machines are named, and what the page says about machines in another memory mode."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.release_only
 
 
 def document(maker, rows, began="2026-11-29 10:00", **run):
-    """What run.py writes of a section on a machine of the maker."""
+    """The document that run.py writes for a section on a machine of the maker."""
     machine = {**processor.facts(cpuinfo(*CPUS[maker])), "cores": 2, "caches": {"L2": 2 << 20}}
     run = {
         "options": [],
@@ -43,7 +43,7 @@ def peer_rows(ratio):
 
 
 def families_of(*documents):
-    """After runs of pairs (section, document), one after the other."""
+    """The families after a sequence of runs, each given as (section, document)."""
     families = {}
     for section, each in documents:
         figures.take_over(families, {section: each})

@@ -1,4 +1,5 @@
-"""docs/performance.md as the benchmark fills it in: whole, short, and of one run."""
+"""docs/performance.md as the benchmark fills it in: after a whole run, after a quick run, and with
+figures of one run only."""
 
 import json
 import re
@@ -59,7 +60,7 @@ def peer_rows():
 def remote_rows():
     for count, inside in ((1000, 1e-5), (100000, 1e-4), (1000000, 1e-3), (16 << 20, 2e-2)):
         seconds = {"numpy": inside, "onnxruntime": 1e-6, "TCP": 9e-4, "Unix socket": 8e-4}
-        seconds["openvino"] = 1e-6 if count > 1000 else 1e-3  # which loses at one size alone
+        seconds["openvino"] = 1e-6 if count > 1000 else 1e-3  # slower at one size only
         work = f"{count} elements, Unix socket"
         yield Row(work, "numpy", inside / 8e-4, elements=count, seconds=seconds)
 
@@ -127,7 +128,7 @@ MAKERS = {
 
 @pytest.fixture(name="folder")
 def folder_fixture(tmp_path):
-    """What a whole run of the benchmark leaves."""
+    """The output of a whole run of the benchmark."""
     folder = tmp_path / "bench"
     folder.mkdir()
     for name, make in MAKERS.items():
@@ -157,7 +158,7 @@ def test_a_whole_run_fills_a_page_that_people_can_read(folder):
     assert "Not measured" not in text and "| one row | *0.55* | *0.55* | 0.55 |" in text
     assert (
         text.count("2026-11-22, commit not recorded, `tests/bench/run.py`") == 1
-    )  # one run, said once
+    )  # one run, whose caption occurs once
 
 
 def test_whole_runs_of_two_makers_fit_a_page_with_both_names_at_each_section(folder):

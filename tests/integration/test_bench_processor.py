@@ -1,4 +1,4 @@
-"""How the benchmark names the processor that it ran on."""
+"""How the benchmark names the processor of its machine."""
 
 import re
 import sys

@@ -1,4 +1,5 @@
-"""What docs/carry.md says about the layout of a carry is right, and its Python works. No server is needed."""
+"""The layout of a carry in docs/carry.md is correct, and the page's Python code works. No server is
+needed."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""What one client may have: bytes a second, memory, an earlier place for what it calls urgent."""
+"""The limits of one client: bytes per second, memory, and priority."""
 
 import concurrent.futures
 import contextlib
@@ -26,7 +26,7 @@ def raw(size):
 
 
 def head(size, **fields):
-    """A raw request of `size` bytes whose body is still to come."""
+    """The head of a raw request of `size` bytes; the body is sent later."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
     return (
         f"POST {raw(size)} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n{lines}\r\n"
@@ -49,8 +49,8 @@ def refusals(server, limit):
 
 
 def order_of(server, requests):
-    """Ids in the order in which they are served: each is (id, headers), one after the other joins
-    those that wait behind one that has the memory of all."""
+    """The ids in the order in which they are served. requests: (id, headers). A further request
+    holds all memory until every request of the list waits."""
     with server.wire() as holder, concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         holder.send(head(LENGTH, Content_Length=LENGTH) + bytes(LENGTH - MIB))
         until(lambda: server.metric("tally_memory_reserved_bytes") >= LENGTH - MIB, 120)
@@ -112,14 +112,17 @@ RATE = ("--per-client-bytes-per-s", "4MiB")
 
 def test_a_client_above_its_byte_rate_is_refused_before_its_body(start_server):
     server = start_server("--per-client-bytes-per-s", "1MiB")
-    assert post(server, 32 * MIB).status == 200  # of any length, by who was quiet
+    # A client that has sent nothing recently may send a body of any length.
+    assert post(server, 32 * MIB).status == 200
     with server.wire() as wire:
-        answer = wire.send(head(MIB, Content_Length=MIB)).answer()  # no byte of the body
+        # the refusal arrives although no byte of the body was sent
+        answer = wire.send(head(MIB, Content_Length=MIB)).answer()
         says = ["this client has sent", "1 MiB per second", "the server's --per-client-bytes-per-s"]
         calls.expect_error(answer, 429, "too_many_requests", says=says)
-    assert 1 < int(answer.headers["Retry-After"]) <= 31  # one second is free
+    # seconds; the server has credited one second of the rate
+    assert 1 < int(answer.headers["Retry-After"]) <= 31
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
-    assert post(server, 16).status == 429  # on a new connection, too
+    assert post(server, 16).status == 429  # the client is refused on a new connection, too
 
 
 def test_a_client_that_waits_for_retry_after_is_served(start_server):
@@ -139,7 +142,7 @@ def test_a_chunked_body_counts_as_it_arrives_and_unsent_bytes_do_not_count(start
         assert post(server, 16).status == 429
         wire.reset()
     server.await_active(0)
-    assert post(server, 16).status == 200  # 1 MiB came
+    assert post(server, 16).status == 200  # only the received MiB counts
     with server.wire() as wire:
         wire.send(head(32 * MIB, Transfer_Encoding="chunked"))
         wire.send(b"2000000\r\n" + bytes(32 * MIB) + b"\r\n0\r\n\r\n")
@@ -148,7 +151,7 @@ def test_a_chunked_body_counts_as_it_arrives_and_unsent_bytes_do_not_count(start
 
 
 def test_only_the_first_of_several_chunked_bodies_above_the_rate_may_continue(start_server):
-    """Where their lengths were known the second would be refused at its header."""
+    """With known lengths, the second body would be refused at its header."""
     server = start_server(*RATE)
     with server.wire() as first, server.wire() as second:
         for wire in (first, second):
@@ -158,7 +161,8 @@ def test_only_the_first_of_several_chunked_bodies_above_the_rate_may_continue(st
         until(lambda: server.metric("tally_memory_reserved_bytes") >= 18 * MIB, 20)
         answer = second.send(b"1\r\nx\r\n0\r\n\r\n").answer()
         calls.expect_error(answer, 429, "too_many_requests", says=["--per-client-bytes-per-s"])
-        assert 1 < int(answer.headers["Retry-After"]) <= 4  # one second is free
+        # seconds; the server has credited one second of the rate
+        assert 1 < int(answer.headers["Retry-After"]) <= 4
         first.send(b"\r\n200000\r\n" + bytes(2 * MIB) + b"\r\n0\r\n\r\n")
         assert first.answer().status == 200
     until(lambda: refusals(server, "per-client-bytes-per-s") == 1, 20)
@@ -191,8 +195,10 @@ def test_a_client_that_still_sends_over_tls_receives_its_refusal(start_server, t
 def test_a_client_may_send_again_on_any_connection_as_soon_as_it_has_its_answer(
     start_server, tmp_path
 ):
-    """Most of the first answer is with the client or on its way: all that a Unix socket holds, the
-    rest when there is room. Who has read all of it is never told to wait for an answer."""
+    """The client has read only the header of its first answer. Most of the body fills the
+    socket buffers, and the service can send the rest only when they have room. The first
+    request must no longer count, so that a client that has read all of its answer is never
+    refused."""
     path = str(tmp_path / "s")
     tokens = tmp_path / "tokens"
     tokens.write_text(f"one:{hashlib.sha256(b'secret').hexdigest()}\n")
@@ -215,15 +221,18 @@ def test_a_client_refused_within_its_body_may_send_again_on_another_connection(s
     with server.wire() as wire:
         head_of_none = head(MIB, Content_Length=MIB).replace(b"dtype=int8", b"dtype=none")
         assert wire.send(head_of_none + b"x").answer().status == 400
-        assert works(server)  # while the rest of the body may still come
+        assert works(server)  # although the rest of the first body may still arrive
 
 
 def test_a_client_that_disconnects_before_its_answer_may_send_again(start_server):
     flags = ["--batch-delay-us", "300000", "--header-timeout-ms", "600000"]
     server = start_server("--per-client-requests", "1", *flags)
-    with server.wire():  # so that its client is known all the time
+    # while this connection is open, the server keeps its record of the client
+    with server.wire():
         for sent in (head(4, Content_Length=4) + b"x", post_bytes(raw(1), b"x", [RAW])):
-            with server.wire() as wire:  # within its body, and while it is away
+            # first a request whose body is incomplete, then a complete one that waits for its
+            # batch
+            with server.wire() as wire:
                 wire.send(sent)
                 server.await_active(1)
                 wire.reset()
@@ -260,10 +269,10 @@ def test_a_client_over_its_memory_is_refused_before_its_body_and_others_are_not(
         assert answer.headers["Retry-After"] == "1"
         until(lambda: refusals(server, "per-client-memory") == 1, 20)
         assert post(server, 3 * MIB, X_Forwarded_For="192.0.2.1").status == 200
-        assert works(server)  # what is left is for small ones
+        assert works(server)  # the rest of the memory suffices for small requests
         holder.reset()
     server.await_active(0)
-    assert post(server, 7 * MIB).status == 200  # nothing of it stays counted
+    assert post(server, 7 * MIB).status == 200  # no part of it stays reserved
 
 
 def test_bytes_that_a_client_posts_to_pages_count_for_its_rate(start_server):
@@ -322,7 +331,8 @@ def test_a_request_that_alone_exceeds_the_memory_limit_gets_413_even_with_a_shor
     calls.expect_error(answer, 413, "too_large", says=says)
     numbers = "[" + ",".join(["1"] * MIB) + "]"
     answer = client.post("/v1/cumsum", f'{{"data":{numbers}}}'.encode(), "application/json")
-    calls.expect_error(answer, 413, "too_large", says=says)  # the text is 2 MiB, its sums are 8
+    # the text has 2 MiB and fits; its sums have 8 MiB
+    calls.expect_error(answer, 413, "too_large", says=says)
     client.close()
     assert works(server)
     assert refusals(server, "per-client-memory") == 0

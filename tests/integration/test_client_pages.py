@@ -1,6 +1,7 @@
-"""docs/clients: the programs of the pages, run as they stand, print what the pages say.
+"""docs/clients: the programs of the pages, run unchanged, print the output on the pages.
 
-`make test` has what costs no installation; `make test-clients` installs and runs all languages.
+`make test` runs the languages that need no installation; `make test-clients` installs and runs
+all.
 """
 
 import os
@@ -16,7 +17,7 @@ from support.tallyd import TOP
 HERE = ["curl", "javascript", "python"]
 WITH_COMPILERS = ["go", "java", "r", "rust"]
 RUN = HERE + WITH_COMPILERS if os.environ.get("TALLY_TEST_ALL_CLIENTS") else HERE
-COMMANDS = {  # by language of the program
+COMMANDS = {  # command by language of the program
     "sh": ("sums.sh", "sh -eu sums.sh"),
     "js": ("sums.mjs", "node sums.mjs"),
     "python": ("sums.py", f"{sys.executable} -W error sums.py"),
@@ -25,8 +26,8 @@ COMMANDS = {  # by language of the program
     "r": ("sums.R", "Rscript sums.R"),
     "rust": ("sums.rs", "rustc --edition 2021 sums.rs && ./sums"),
 }
-# The most connections that each program makes: one, but where each curl has its own, and in Node,
-# which has not yet put the first away when the next call follows at once.
+# The largest number of connections of each program. Most use one; each curl has its own, and in
+# Node the first connection is not yet back in the pool when the next call begins.
 CONNECTIONS = {("curl", 0): 2, ("curl", 2): 2, ("javascript", 0): 2, ("javascript", 1): 2}
 BROWSER = "html"  # tests/integration/test_cors.py
 
@@ -41,7 +42,7 @@ def cases():
 
 
 def without_id(text):
-    """The id of a request is another every time."""
+    """Replace request ids, which differ in every run, by a constant word."""
     return re.sub(r"\b[0-9a-f]{16}\b", "REQUEST", text)
 
 
@@ -70,7 +71,7 @@ def test_a_program_prints_what_its_page_says_over_a_kept_connection(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert without_id(done.stdout) == without_id(program.output)
-    # the last one asks for the figure
+    # the query for the metric is one more connection
     assert server.metric("tally_connections_total") - before <= connections + 1
 
 
@@ -85,7 +86,7 @@ def test_every_page_is_run_linked_and_short():
 
 @pytest.mark.parametrize("page", ["javascript", *WITH_COMPILERS])
 def test_a_page_says_how_its_programs_are_saved_and_run(page):
-    """In the words that the tests run them by."""
+    """The page uses the same commands as the tests."""
     text = (FOLDER / f"{page}.md").read_text()
     for language in {program.language for program in programs_of(page)} - {BROWSER}:
         for words in COMMANDS[language]:

@@ -1,5 +1,6 @@
-"""What a few large texts, packed answers and zero tails may take from everyone else: nothing but
-time that is shared, and memory that was counted. The order of events says so, not their times."""
+"""Large texts, compressed answers and long tails of zeros must delay small requests only by
+sharing a thread's time, and may use only reserved memory. The tests check the order of events,
+not times."""
 
 import concurrent.futures
 import contextlib
@@ -17,10 +18,10 @@ import pytest
 from support import calls, dtypes, waiting
 
 MIB = 1 << 20
-SPARE = 8 * MIB  # stacks, buffers of connections
-BEYOND_MEMORY = 200e9  # bytes a second: no thread writes so many
+SPARE = 8 * MIB  # memory for stacks and connection buffers
+BEYOND_MEMORY = 200e9  # bytes per second: more than any thread can write
 FLOAT32 = dtypes.BY_NAME["float32"]
-LARGE = 16  # requests that come before a small one
+LARGE = 16  # large requests that are sent before a small one
 
 
 def metric(client, name):
@@ -31,7 +32,7 @@ def metric(client, name):
 
 
 class Crowd:
-    """Requests that are sent side by side, each on a connection of its own."""
+    """Requests in parallel, each on its own connection."""
 
     def __init__(self, server, send, count):
         self.answers = []
@@ -58,7 +59,7 @@ class Crowd:
 
 
 def print_much(elements, headers=None):
-    """Four bytes that ask for a long text."""
+    """A request of four bytes whose answer is a long text."""
 
     def send(client):
         path = f"/v1/cumsum?dtype=float32&strides=0&shape={elements}"
@@ -78,7 +79,7 @@ def pack_much(elements):
 
 
 def pack_noise(elements, coding="gzip"):
-    """What packs slowly."""
+    """A request whose answer is slow to compress."""
     noise = np.random.default_rng(1).integers(-128, 127, elements, np.int8).tobytes()
 
     def send(client, headers=None):
@@ -99,7 +100,7 @@ def unpack_much(elements):
 
 
 def small_text(client, headers=None):
-    """A text too long for a thread that reads, and small for one that converts texts."""
+    """A text too long for the loop thread, and small for a codec thread."""
     numbers = (np.arange(40000) % 7 + 0.5).astype(np.float32)
     answer = client.post(
         "/v1/cumsum",
@@ -111,13 +112,14 @@ def small_text(client, headers=None):
 
 
 def begun(client):
-    """A large one is being converted, and others wait."""
+    """Whether a large text is being converted while others wait."""
     return metric(client, "tally_codec_waiting") >= 2
 
 
 def ended_beside(server, name):
-    """How many large requests ended while the one with this X-Request-Id was with the service. Its
-    log says so: clients that share this machine with it hear of their answers late."""
+    """Number of large requests that ended while the request with this X-Request-Id was in the
+    service. The times are those of the service's log, because clients on the same machine
+    notice their answers late."""
     ended = {}
     for line in server.log.splitlines():
         fields = json.loads(line)
@@ -130,7 +132,7 @@ def ended_beside(server, name):
 
 def check_overtakes(server, send):
     client = server.client(120)
-    assert small_text(client).status == 200  # whatever is built at first is there
+    assert small_text(client).status == 200  # everything that is built at first use exists now
     assert send(client).status == 200
     crowd = Crowd(server, send, LARGE)
     waiting.until(lambda: begun(client), 20, 0.002)
@@ -170,8 +172,8 @@ def test_a_deadline_passes_while_a_text_waits_for_a_codec_thread(start_server):
 
 
 def print_lines(accept=calls.JSON):
-    """Eight KiB of numbers that strides make thousands of equal lines of. To read and sum the lines takes
-    a small part of the time that printing takes."""
+    """Eight KiB of numbers, repeated by strides into thousands of equal lines. Reading and summing
+    the lines takes a small part of the time that printing takes."""
     line = np.random.default_rng(1).standard_normal(1000)
 
     def send(client, headers=None):
@@ -182,7 +184,7 @@ def print_lines(accept=calls.JSON):
 
 
 def computed(client):
-    """Requests whose sums the devices have computed."""
+    """Number of requests whose sums the devices have computed."""
     return sum(device["requests"] for device in client.get("/v1/devices").json()["devices"])
 
 
@@ -194,17 +196,17 @@ def total_ms(answer):
 def expect_too_late(client, bare, send):
     """Check that a deadline passes after the sums are computed and before their answer is written.
 
-    The bare request has the same sums and answers them as they are. So the other request's answer is
-    written between the total times of the two. The deadline is the geometric mean of these times: either
-    of them may change by the same factor before the deadline falls outside. On a busy machine both may
-    change by more, so each try measures them anew."""
-    send(client)  # it waits for its pages, the others find them
+    The bare request has the same sums and returns them unchanged. The other request's answer is
+    therefore written between the total times of the two requests. The deadline is the geometric
+    mean of these times: both may change by the same factor before the deadline falls outside. On
+    a busy machine they may change by more, so each try measures them again."""
+    send(client)  # touches new pages, which later requests reuse
     tries = []
     for _ in range(20):
         least_ms, most_ms = total_ms(bare(client)), total_ms(send(client))
         deadline_ms = max(1, round(math.sqrt(least_ms * most_ms)))
         before, answer = computed(client), None
-        with contextlib.suppress(ConnectionError):  # it passed while the body was sent
+        with contextlib.suppress(ConnectionError):  # the deadline passed while the body was sent
             answer = send(client, {"X-Request-Timeout-Ms": str(deadline_ms)})
             late = answer.status != 200 and "answer written" in answer.json()["error"]
             if late and computed(client) == before + 1:
@@ -262,13 +264,14 @@ def test_a_client_that_leaves_while_its_answer_is_packed_frees_the_thread(start_
     for wire in wires:
         wire.reset()
     waiting.until(lambda: metric(client, "tally_active_requests") == 1)
-    assert metric(client, "tally_clients_gone_total") >= 2  # those that waited, at least
+    # the count includes at least the requests that were waiting
+    assert metric(client, "tally_clients_gone_total") >= 2
     client.close()
     server.stop()
 
 
 def spent_on(server, send):
-    """Seconds of the loop, and of codec threads."""
+    """Seconds of the HTTP loop, and of the codec threads."""
     names = ("tally-http", "tally-codec")
     before = [sum(server.thread_seconds(name)) for name in names]
     assert send().status == 200
@@ -319,7 +322,8 @@ def test_a_zero_tail_is_written_and_printed_off_the_loop(start_server):
 def test_gaps_of_an_output_that_outgrows_its_input_are_zeroed_off_the_device(
     start_server, count, step
 ):
-    """Else a few elements hold a device for as long as their client likes, and past their deadline."""
+    """If the device zeroed the gaps, a request with a few elements could occupy it for any
+    time, even after its deadline."""
     server = start_server("--slice-bytes", "1MiB", "--log-requests", "false")
     client = server.client(120)
     path = f"/v1/cumsum?dtype=int8&shape={count}&strides=0&output_strides={step}"
@@ -351,7 +355,7 @@ def test_a_zero_tail_takes_no_memory_that_was_not_counted(start_server):
     statuses = []
     for total in (MIB, 8 * MIB, 16 * MIB, 32 * MIB, 128 * MIB):
         proc = pathlib.Path(f"/proc/{server.pid}")
-        (proc / "clear_refs").write_text("5")  # the peak starts anew
+        (proc / "clear_refs").write_text("5")  # resets the peak
         before = server.rss_bytes()
         answer = client.post_json(path, directml_tail(total))
         line = next(x for x in (proc / "status").read_text().splitlines() if x.startswith("VmHWM"))

@@ -1,5 +1,6 @@
-"""Expected values of public test suites and of the operator pages, through every format. Published sums of floats were
-rounded on the way: an answer is the exact sum, and lies within what their rounding allows."""
+"""Expected values of public test suites and of the operator pages, through every format. Published
+sums of floats were rounded at each step: an answer must be the exact sum, and lie within the
+bound of their rounding."""
 
 import json
 
@@ -78,7 +79,7 @@ def test_public_case_gives_its_published_values(client, case, send):
         calls.expect_same(dtype, actual, stored, **attributes)
 
 
-# The examples of the operator pages, word for word.
+# The examples of the operator pages, copied exactly.
 SLIVERS = [[[[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]]]
 DIRECTML_PAGE = [
     ({"axis": 3}, [[[[2, 3, 6, 11], [3, 11, 18, 21], [9, 15, 17, 21]]]]),

@@ -19,7 +19,8 @@ def tensor_of(case):
 
 
 def post(client, path, document, payload):
-    """As text if payload is None, else framed."""
+    """Send the document as text if payload is None, else as JSON with the bytes of the payload
+    behind it."""
     text = json.dumps(document).encode()
     if payload is None:
         return client.post(path, text, "application/json")
@@ -32,7 +33,7 @@ def post(client, path, document, payload):
 
 
 def stored_of(dtype, case, answer, data):
-    """The tensor of an answer in either form; data picks it from the JSON."""
+    """The tensor of an answer in either form; `data` selects it from the JSON."""
     assert answer.status == 200, answer
     length = answer.headers.get("Inference-Header-Content-Length")
     if length is None:

@@ -1,4 +1,4 @@
-"""The console at "/", in a real Chromium: by clicks, keys, files and the clipboard."""
+"""The console at "/" in a real Chromium, operated by clicks, keys, files and the clipboard."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from support.waiting import until
 driver, pages, page = console.driver, console.pages, console.page
 
 MATRIX = [[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]
-EXAMPLES = {  # of the operators' pages
+EXAMPLES = {  # examples of the operator pages
     ("directml", 0): [[2, 3, 6, 11], [3, 11, 18, 21], [9, 15, 17, 21]],
     ("directml", 1): [[0, 2, 3, 6], [0, 3, 11, 18], [0, 9, 15, 17]],
     ("directml", 2): [[11, 9, 8, 5], [21, 18, 10, 3], [21, 12, 6, 4]],
@@ -33,7 +33,7 @@ EXAMPLES = {  # of the operators' pages
 
 
 def is_linear(places, numbers):
-    """Whether places are numbers, shifted and scaled upwards."""
+    """Whether positions depend linearly on numbers, with a positive slope."""
     slope, shift = np.polyfit(numbers, places, 1)
     return slope > 0 and np.allclose(slope * np.array(numbers) + shift, places, atol=0.01)
 
@@ -65,10 +65,10 @@ def test_each_example_by_one_click_gives_the_pages_figures_and_draws_them(page):
 def test_the_numbers_are_written_into_the_cells_and_the_arrows_run_along_the_axis(page):
     page.example("directml", 0)
     assert [text.text for text in page.all("#tally-plot .figure")][:4] == ["2", "3", "6", "11"]
-    assert len(page.all("#tally-plot .arrow")) == 3  # a row each
+    assert len(page.all("#tally-plot .arrow")) == 3  # one arrow per row
     assert "axis 3 runs right" in page["tally-plot"].text
     page.example("directml", 3)
-    assert len(page.all("#tally-plot .arrow")) == 4  # a column each
+    assert len(page.all("#tally-plot .arrow")) == 4  # one arrow per column
     page.example("directml", 2)
     assert "runs left" in page["tally-plot"].text
 
@@ -239,7 +239,7 @@ def test_a_large_matrix_and_a_long_line_are_drawn(page):
     )
     assert left < 30 < 200 < right
     numbers = np.zeros(20000, int)
-    numbers[7777] = 1  # it must not fall between the points
+    numbers[7777] = 1  # the peak must be visible even if the plot thins out its points
     page.set(data=json.dumps(numbers.tolist()))
     page.send()
     page.answered()
@@ -286,6 +286,13 @@ WRONG = [
         "data",
         "write decimal points, and one separator everywhere",
     ),
+    ({"data": "[[1 2]\n [3 4]]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "[[1,2] [3,4]]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "[1. 2.]", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "array([1, 2])", "axis": "0"}, "data", "Python: json.dumps(x.tolist())"),
+    ({"data": "a,b\n1,x", "axis": "0"}, "data", "line 2, column 2"),
+    ({"data": "a,b\n1", "axis": "0"}, "data", "line 2 has 1 number, expected 2"),
+    ({"data": "a,b", "axis": "0"}, "data", 'line 1, column 1 is "a"'),
     ({"axis": "007"}, "axis", "expected a whole number"),
     ({"shape": "3,x"}, "shape", "separated by commas"),
     (
@@ -306,7 +313,7 @@ def test_an_error_stands_at_its_field(page):
         assert page.driver.switch_to.active_element.get_attribute("id") == field
         assert sorted(page.js(ERRORS_SHOWN)) == sorted(
             [f"{field}-error", "error"]
-        )  # the alert, too
+        )  # the alert with the id "error" is shown, too
 
 
 def test_an_error_disappears_with_the_next_request(page):
@@ -476,7 +483,8 @@ def test_the_service_is_seen_live(page, client):
         return [...document.querySelectorAll(arguments[0])].map((row) => row.cells[0].textContent);"""
     assert "invalid_axis" in page.js(first_cells, "#refusals tbody tr")
     last_cells = first_cells.replace("cells[0]", "cells[2]")
-    assert "0" not in page.js(last_cells, "#refusals tbody tr")  # reasons that never were
+    # the table omits kinds of refusals that never happened
+    assert "0" not in page.js(last_cells, "#refusals tbody tr")
     names = [device["name"] for device in client.get("/v1/devices").json()["devices"]]
     assert page.js(first_cells, "#devices tbody tr") == names
     points = "return document.querySelector('#tiles polyline').points.numberOfItems"
@@ -489,8 +497,9 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     page = pages.open(server.port, view="service")
     until(lambda: page["state"].text == "ready")
     until(lambda: page.all("#devices tbody tr"))
-    server.signal(signal.SIGSTOP)  # it takes connections still, and answers nothing
-    page.js("showState()")  # at once, not in up to five seconds
+    # the kernel still accepts connections for the stopped service, which answers nothing
+    server.signal(signal.SIGSTOP)
+    page.js("showState()")  # the page would ask by itself within five seconds
     until(lambda: page["state"].text == "not reached", 60)
     until(lambda: page["watch"].text.startswith("The figures are not available: "), 60)
     server.signal(signal.SIGCONT)
@@ -498,7 +507,8 @@ def test_the_page_says_when_the_service_is_not_reached(pages, start_server):
     until(lambda: page["state"].text == "ready", 60)
     until(lambda: page["watch"].text.startswith("The page reads these figures"), 60)
     server.kill()
-    until(lambda: page["state"].text == "not reached", 60)  # by itself
+    # the page notices this without a click
+    until(lambda: page["state"].text == "not reached", 60)
 
 
 def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, start_server):
@@ -508,7 +518,7 @@ def test_a_service_that_begins_anew_is_not_compared_with_itself_before(pages, st
         const rows = samples.map((s) => s.metrics.find((r) => r.name === "process_start_time_seconds"));
         return rows.map((row) => row.value);"""
     until(lambda: len(page.js(begun)) >= 3, 60)
-    [before] = set(page.js(begun))  # the same all the time
+    [before] = set(page.js(begun))  # the start time is the same in all samples
     server.kill()
     again = start_server("--listen", f"127.0.0.1:{server.port}")
     until(lambda: page.js(begun)[-1:] not in ([], [before]), 60)
@@ -570,7 +580,7 @@ def test_the_button_keeps_the_focus_while_its_answer_is_waited_for(page):
     page.js(HOLD, "/v1/cumsum")
     page["send"].send_keys(Keys.SPACE)
     until(lambda: page.js("return window.held !== undefined"))
-    # Once it is drawn: what cannot have the focus loses it then.
+    # Wait for the next frame: a button that was disabled meanwhile has lost the focus by then.
     page.driver.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 0))")
     assert page.driver.switch_to.active_element.get_attribute("id") == "send"
     page.driver.execute_async_script(LET_GO)
@@ -587,7 +597,7 @@ def test_a_hidden_page_asks_for_nothing(page):
         Object.defineProperty(document, "hidden", { value: true, configurable: true });
         document.dispatchEvent(new Event("visibilitychange"));"""
     )
-    until(lambda: not page.js("return watching"))  # the loop that asks has ended
+    until(lambda: not page.js("return watching"))  # the polling loop has ended
     before = page.js(asked)
     page.js("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
     until(lambda: page.js(asked) > before)
@@ -605,7 +615,7 @@ def test_every_route_is_shown_and_one_is_tried(page, client):
     assert {" ".join(text.split()[:2]) for text in shown} == routes
     page.all("#routes details")[0].click()
     form = until(lambda: page.all("#routes .try"))[0]
-    assert "dtype: " in page["routes"].text  # a schema
+    assert "dtype: " in page["routes"].text  # the schema of the request is shown
     form.find_element(By.TAG_NAME, "button").click()
     until(lambda: form.find_element(By.TAG_NAME, "pre").text)
     assert form.find_element(By.CSS_SELECTOR, "[role=status]").text.startswith("200")
@@ -635,9 +645,10 @@ def test_a_token_is_asked_for_and_kept_in_memory_alone(pages, guarded):
     typed = page.js("return performance.now()")
     page["token"].send_keys("sesame", Keys.ENTER)
     assert json.loads(page.answered())["outputs"][0]["data"] == EXAMPLES["openvino", 0]
-    # The time in which nobody typed yet is none of the request's.
+    # The time before the first key does not count as time of the request.
     took = until(lambda: re.fullmatch(r"Summed in ([\d.]+) ms.", page["progress"].text))
-    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed  # four digits
+    # the page shows four digits
+    assert 0.999 * float(took[1]) <= page.js("return performance.now()") - typed
     until(lambda: "$TALLY_TOKEN" in page["snippet"].text)
     assert "sesame" not in page.js("return document.documentElement.outerHTML + document.cookie")
     assert page.js("return localStorage.length + sessionStorage.length") == 0
@@ -656,4 +667,4 @@ def test_the_console_says_that_the_server_requires_a_token(pages, guarded):
     until(lambda: page["token"].is_displayed())
     page["token"].send_keys(Keys.ESCAPE)
     until(lambda: "this server wants a token" in page["watch"].text)
-    until(lambda: not page.js("return watching"))  # it does not go on asking
+    until(lambda: not page.js("return watching"))  # the page stops polling

@@ -1,4 +1,5 @@
-"""The answer of "/" and the console behind prefixes and proxies; tally console, which opens it."""
+"""The answer of "/"; the console behind prefixes and proxies; `tally console`, which opens the
+page."""
 
 import base64
 import hashlib
@@ -59,12 +60,13 @@ def test_a_browser_with_the_current_page_gets_304(client):
 
 
 def test_a_304_has_the_length_of_the_page_that_it_leaves_out_or_none(client):
-    """RFC 9110, 8.6: caches take up the fields of a 304."""
+    """A cache stores the header fields of a 304, so a Content-Length in it must be that of the
+    page (RFC 9110, 8.6)."""
     page = client.get("/", BROWSER)
     known = client.get("/", {**BROWSER, "If-None-Match": page.headers["ETag"]})
     length = known.headers.get("Content-Length", str(len(page.body)))
     assert (known.status, known.body, int(length)) == (304, b"", len(page.body))
-    assert client.get("/livez").status == 200  # on the same connection
+    assert client.get("/livez").status == 200  # the same connection is still usable
 
 
 def test_an_answer_without_its_body_counts_no_bytes(start_server):
@@ -75,7 +77,7 @@ def test_an_answer_without_its_body_counts_no_bytes(start_server):
         head = client.request("HEAD", "/", headers=BROWSER)
         client.get("/", {**BROWSER, "If-None-Match": head.headers["ETag"]})
     client.close()
-    # The pages of metrics themselves have less than ten times the console's bytes.
+    # The pages of metrics that are read in between are shorter than ten times the console.
     assert server.metric(name) - before < 10 * int(head.headers["Content-Length"])
 
 
@@ -114,7 +116,7 @@ def test_it_works_below_a_prefix(pages, start_server, path):
 
 
 class Login(http.server.BaseHTTPRequestHandler):
-    """A proxy that lets in who has logged in: by a cookie, or by a password."""
+    """A proxy with a login: by cookie, or by password."""
 
     server_behind = None
     cookie = "session=sesame"

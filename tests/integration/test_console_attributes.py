@@ -1,4 +1,5 @@
-"""The console's further attributes, by keys and with the command that it shows; booleans; types of NPY files."""
+"""The console's further attributes, operated by keys, and the command that the console shows;
+booleans; types of NPY files."""
 
 import base64
 import io
@@ -19,7 +20,7 @@ driver, pages, page = console.driver, console.pages, console.page
 
 FORM = {"axis": "0", "dtype": "", "shape": "", "dialect": "v1"}
 MORE = ("output_dtype", "nan", "initial", "include_initial", "offsets")
-USED = {  # by field: the form, the keys, the attribute, the answer's type and sums
+USED = {  # by field: the form, the keys, the attribute, the type and the sums of the answer
     "output_dtype": (
         {"data": "[200,100]", "dtype": "uint8"},
         ["int64"],
@@ -57,7 +58,7 @@ def focused(page):
 
 
 def tab_to(page, name):
-    """From what has the focus onwards, by the key alone."""
+    """Press Tab until the field has the focus."""
     for _ in range(30):
         press(page, Keys.TAB)
         if focused(page) == name:
@@ -76,7 +77,7 @@ def snippet(page):
 
 
 def shown_body(page):
-    """The JSON in the command that is shown."""
+    """The JSON in the displayed command."""
     text = snippet(page)
     return json.loads(text[text.index("-d '") + 4 : text.rindex("'")])
 
@@ -87,7 +88,7 @@ def captions(page):
 
 def test_the_further_fields_are_hidden_until_keys_open_them(page):
     def states():
-        """What a screen reader is told of "More"."""
+        """The state of "More" for a screen reader."""
         tree = page.driver.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
         return [
             {p["name"]: p["value"]["value"] for p in node["properties"]}["expanded"]
@@ -111,7 +112,7 @@ def test_each_field_is_used_by_keys_and_the_shown_command_has_it(page, tmp_path,
     fields, keys, value, (dtype, sums) = USED[name]
     page.set(**FORM | fields)
     plain = shown_body(page)
-    assert not set(MORE) & set(plain)  # only once they are set
+    assert not set(MORE) & set(plain)  # present only when they are set
     open_more(page)
     tab_to(page, name)
     press(page, *keys)
@@ -262,7 +263,7 @@ def test_the_further_fields_fit_a_phone(page):
     assert page.js("return document.documentElement.scrollWidth") == 320
 
 
-# ---- types of NPY files, as the server's reader takes them (test_npy_descriptors.py) ----
+# ---- types of NPY files, as the server accepts them (test_npy_descriptors.py) ----
 
 READ = """
     return arguments[0].map((file) => {

@@ -1,4 +1,5 @@
-"""The console at the first contact: the first example, edited data, refusals, saved answers, plots, routes."""
+"""The first contact with the console: the first example, edited data, refusals, saved answers,
+plots, routes."""
 
 import json
 
@@ -14,7 +15,7 @@ from support.waiting import until
 driver, pages, page = console.driver, console.pages, console.page
 
 MATRIX = [[2, 1, 3, 5], [3, 8, 7, 3], [9, 6, 2, 4]]
-ROUNDED = "[16777217,1]"  # the first number is not a float32
+ROUNDED = "[16777217,1]"  # float32 cannot represent the first number
 
 
 def press(page, *keys):
@@ -30,13 +31,14 @@ def snippet(page):
 
 
 def replace_data(page, *keys):
-    """The keys in place of all data."""
+    """Type the keys in place of all data."""
     page["data"].send_keys(Keys.CONTROL, "a")
     page["data"].send_keys(*keys)
 
 
 def refused(page, field, **fields):
-    """The error at the field, and the sentence below the form."""
+    """Send fields that are refused. Returns the error at the field, and the sentence below the
+    form."""
     page.set(**fields)
     page["send"].click()
     until(lambda: page[f"{field}-error"].text, what=field)
@@ -101,7 +103,7 @@ def test_an_edit_keeps_the_choices_of_the_user_that_still_fit(page):
     page.send()
     assert page.sums()[2] == [9, 15, 17, 24]
     assert (value(page, "axis"), value(page, "dtype")) == ("1", "int8")
-    page.set(data="[1, 2]")  # has no axis 1
+    page.set(data="[1, 2]")  # data of one dimension have no axis 1
     assert (value(page, "axis"), value(page, "dtype")) == ("0", "int8")
 
 
@@ -117,6 +119,23 @@ def test_an_edit_keeps_the_choices_of_the_user_that_still_fit(page):
     ],
 )
 def test_numbers_are_read_that_blanks_tabs_or_bars_separate(page, text, sums):
+    page.set(data=text, axis="0")
+    page.send()
+    assert page.sums() == sums
+
+
+@pytest.mark.parametrize(
+    "text, sums",
+    [
+        ("price,tax\n1,2\n3,4\n", [[1, 2], [4, 6]]),
+        ("price\n\n1\n3\n", [1, 4]),
+        ("2025\tQ2\n1\t2", [1, 3]),
+        ("NaN 1\n1 2", [["NaN", 1], ["NaN", 3]]),
+        ("true,false\ntrue,true", [[1, 0], [2, 1]]),
+        ("-inf,1e3\n1,2", [["-Infinity", 1000], ["-Infinity", 1002]]),
+    ],
+)
+def test_a_first_line_with_letters_is_a_header_unless_they_are_numbers(page, text, sums):
     page.set(data=text, axis="0")
     page.send()
     assert page.sums() == sums
@@ -156,7 +175,7 @@ def test_only_an_error_of_the_server_says_that_the_server_refused(page):
         error, summary = refused(page, field, **fields)
         assert summary.startswith("The request was not sent."), fields
         assert "refused" not in error + summary
-        # The error is not a request.
+        # An invalid form is not shown as a request.
         assert snippet(page) == "" and not page["snippet"].is_displayed()
         assert page["snippet-hint"].text == "The form does not describe a request yet."
         assert not page["copy"].is_enabled()
@@ -196,7 +215,7 @@ def test_the_hint_of_a_file_says_whether_the_file_is_sent_as_it_is(page, tmp_pat
 
 @pytest.fixture
 def saved(page, tmp_path):
-    """Saves the answer in a format by the button's key, and returns the file."""
+    """Save the answer in a format with the button's key; returns the file."""
     page.driver.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
@@ -213,7 +232,7 @@ def saved(page, tmp_path):
 
 @pytest.mark.parametrize("dialect", ["v1", "v2", "directml", "openvino"])
 def test_the_answer_is_saved_in_each_format(page, saved, dialect):
-    # DirectML has no integers of 8 bits here.
+    # The console offers no 8-bit integers for DirectML.
     for dtype in ("float32", "int32", "uint32" if dialect == "directml" else "uint8"):
         page.set(data=str(MATRIX), axis="1", dtype=dtype, dialect=dialect)
         page.send()
@@ -236,7 +255,7 @@ def test_a_saved_npy_file_has_the_bits_of_the_answer(page, saved, name):
     else:
         bits = rng.integers(0, 1 << 8 * dtype.itemsize, 999, dtype=f"u{dtype.itemsize}")
     numbers = np.append(bits.view(dtype), np.array([0, -0.0, np.inf, -np.inf, np.nan], dtype))
-    # One line a number: each sum is its number.
+    # One number per line: each sum is the number itself.
     data = [
         [n if np.isfinite(n) else str(n).replace("inf", "Infinity").replace("nan", "NaN")]
         for n in numbers.tolist()
@@ -275,7 +294,8 @@ def test_a_saved_csv_file_is_read_again(page, saved):
     page.send()
     page.answered()
     path = saved("CSV")
-    assert path.read_text() == "1,234\n6,240\n"  # as a text it could be one number a line
+    # The console must read the file as CSV: as text, it could read each line as one number.
+    assert path.read_text() == "1,234\n6,240\n"
     page.forget()
     page["file"].send_keys(str(path))
     assert page.answered() and page.sums() == [[1, 234], [7, 474]]
@@ -320,7 +340,8 @@ def test_no_label_of_an_axis_is_clipped_or_on_another(page, numbers, mobile):
         assert np.all(labels[:, :2] >= plot[:2]) and np.all(labels[:, 2:] <= plot[2:]), figure
         for i, label in enumerate(labels):
             assert not any(overlap(label, other) for other in labels[:i]), figure
-        assert boxes(page, f"#{figure}-plot svg text")[0][3] - labels[0][1] >= 10  # readable
+        # the labels are readable
+        assert boxes(page, f"#{figure}-plot svg text")[0][3] - labels[0][1] >= 10
 
 
 @pytest.mark.parametrize("mobile", [False, True])
@@ -368,7 +389,7 @@ def test_the_plots_of_the_service_have_a_time_axis_and_a_range(page, client):
     for start, span, end in rows:
         assert (start, end) == ("60 s ago", "now")
         assert span.startswith("0 to ")
-    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # the memory budget
+    assert " GiB" in rows[4][1] or " MiB" in rows[4][1]  # this row shows the memory budget
     places, ages = page.js(
         """
         samples[0].at = samples.at(-1).at - 30000;  // as if the page was hidden after it

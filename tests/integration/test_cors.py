@@ -1,4 +1,5 @@
-"""--cors-origins: what a browser is told about pages of other origins, on the wire and in Chromium."""
+"""--cors-origins: the answers that a browser gets for pages of other origins, on the wire and in
+Chromium."""
 
 import contextlib
 import hashlib
@@ -18,7 +19,7 @@ from support.waiting import until
 LISTED = "https://app.example"
 ORIGIN = {"Origin": LISTED}
 MIB = 1 << 20
-REQUEST_FIELDS = {  # of openapi.json, and those of bodies, tokens, formats and traces
+REQUEST_FIELDS = {  # header fields of openapi.json, and those of bodies, tokens, formats and traces
     *("authorization", "content-type", "content-encoding", "accept", "if-none-match"),
     *("inference-header-content-length", "tally-carry-length", "tally-offsets-length"),
     *("x-request-id", "x-request-timeout-ms", "x-request-priority", "traceparent", "tracestate"),
@@ -39,7 +40,8 @@ def origin_fields(answer):
 
 
 def expect_readable(answer, status):
-    """A page of the listed origin may read it, and what its header says of the sums."""
+    """Check that a page of the listed origin may read the answer, and its headers that describe
+    the sums."""
     assert answer.status == status, answer
     assert answer.headers["Access-Control-Allow-Origin"] == LISTED
     assert "Origin" in answer.headers.get_all("Vary")
@@ -272,7 +274,7 @@ fetch(url, { method: "POST", headers, body: Int32Array.of(1, 2, 3, 4) })
 
 
 class Site(http.server.BaseHTTPRequestHandler):
-    """A server of one page."""
+    """A server that delivers one page."""
 
     html = ""
 
@@ -287,7 +289,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 
 class OtherOrigin:
-    """A page in Chromium that another server delivered."""
+    """A page in Chromium, delivered by another server."""
 
     def __init__(self):
         handler = type("OneSite", (Site,), {})
@@ -301,7 +303,7 @@ class OtherOrigin:
         self.driver.get(self.origin)
 
     def call(self, server, path=PATH, **headers):
-        """What fetch() says."""
+        """The result of fetch()."""
         url = f"http://127.0.0.1:{server.port}{path}"
         headers = {"Content-Type": calls.RAW, **headers}
         return self.driver.execute_async_script(CALL, url, headers)
@@ -336,9 +338,9 @@ def test_in_chromium_a_page_of_a_listed_origin_gets_sums_and_another_does_not(
     assert refused["status"] == 400 and refused["sums"] == "length_mismatch"
     assert page.call(server)["status"] == 401
     assert page.call(elsewhere, **told) == "TypeError"
-    assert "method=POST" not in elsewhere.log  # the preflight ended it
+    assert "method=POST" not in elsewhere.log  # the preflight failed, so no POST was sent
 
-    # the page of docs/clients/javascript.md
+    # This program is the page in docs/clients/javascript.md.
     [program] = [p for p in programs_of("javascript") if p.language == "html"]
     page.open(program.text.replace("http://127.0.0.1:8000", f"http://127.0.0.1:{anybody.port}"))
     shown = until(lambda: page.driver.find_element(By.ID, "sums").get_property("textContent"), 60)

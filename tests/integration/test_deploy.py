@@ -1,4 +1,5 @@
-"""deploy/: systemd takes the units, and what they and the compose file set fits tallyd and each other."""
+"""deploy/: systemd accepts the units, and the settings of the units and of the compose file fit
+tallyd and each other."""
 
 import re
 import subprocess
@@ -10,7 +11,7 @@ from support.tallyd import BINARY, TOP
 
 SERVICE = (TOP / "deploy/tallyd.service").read_text()
 COMPOSE = yaml.safe_load((TOP / "deploy/compose.yaml").read_text())["services"]["tally"]
-CORES = 1024  # of a machine on which the files are right as they are
+CORES = 1024  # cores of a machine for which the files fit unchanged
 
 
 def unit(key):
@@ -46,8 +47,9 @@ def test_stop_timeouts_of_supervisors_are_longer_than_a_drain():
 def test_there_may_be_as_many_threads_as_a_large_machine_has(start_server):
     few, more = (start_server("--cpus", str(cpus)).threads() for cpus in (1, 9))
     of_a_core = (more - few) / 8
-    # Two or three, with PoCL one more; but for one that only starts or ends. The threads of Tally's own
-    # driver start with the first large launch, which measures the device.
+    # A process has two or three threads per core, with PoCL one more per core, and one more
+    # thread during start or exit. The threads of Tally's own driver start with the first large
+    # launch, which measures the device.
     assert 1 < of_a_core < 3.5
     assert unit("TasksMax") >= few + 3 * CORES
     assert COMPOSE["pids_limit"] == unit("TasksMax")
@@ -63,7 +65,8 @@ def test_a_container_has_a_budget_of_half_its_memory_and_settings_that_there_are
 
 
 def most_connections():
-    """The default where memory is no bound: the last words of its explanation."""
+    """The default of --max-connections for a machine with enough memory. It stands at the end
+    of the option's description."""
     said = subprocess.run([BINARY, "--print-config", "env"], capture_output=True, text=True)
     return int(re.search(r"at most (\d+)\. \(connections\)", said.stdout.replace("\n# ", " "))[1])
 
@@ -75,7 +78,7 @@ def test_descriptors_are_enough_for_all_connections(limit):
 
 def test_the_log_of_a_container_has_an_end():
     logging = COMPOSE["logging"]
-    assert logging["driver"] == "json-file"  # the one that these options are of
+    assert logging["driver"] == "json-file"  # the options below are options of this driver
     kept = mebibytes(logging["options"]["max-size"]) * int(logging["options"]["max-file"])
     assert 64 <= kept <= 1024
 
@@ -85,7 +88,7 @@ def test_the_journal_leaves_none_of_the_lines_out_that_tallyd_writes():
 
 
 def seconds(text, of):
-    """Of a time in a configuration of HAProxy or nginx."""
+    """The seconds of a timeout in a configuration of HAProxy or nginx."""
     number, unit = re.search(rf"{of} +(\d+)([smh])\b", text).groups()
     return int(number) * {"s": 1, "m": 60, "h": 3600}[unit]
 

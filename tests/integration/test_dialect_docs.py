@@ -1,4 +1,5 @@
-"""docs/dialects.md names the test of each statement: they exist, and none of a dialect is left out."""
+"""docs/dialects.md names the test of each statement: these tests exist, and no test of a dialect is
+missing."""
 
 import pathlib
 import re
@@ -25,7 +26,7 @@ def test_every_test_of_a_dialect_is_on_the_page():
 
 
 def test_every_statement_of_the_operator_pages_has_a_row():
-    """Members, constraints, remarks and table rows of both reference pages."""
+    """Members, constraints, remarks and table rows of both operator pages."""
     for words in (
         "*InputTensor*",
         "*OutputTensor*",

@@ -1,17 +1,19 @@
-"""Random tensors, layouts and flags through every dialect and format that can say them: each answer has the
-bits of the oracle. Seeds are the tests' names, so that a failure comes again."""
+"""Random tensors, layouts and flags through every dialect and format that can express them: each
+answer must have the oracle's bits. The test names are the seeds, so that a failure can be
+reproduced."""
 
 import numpy as np
 import pytest
 from support import calls, dialects, dtypes, oracle
 
-CASES = 100  # of each seed
+CASES = 100  # cases per seed
 SIZES = [1, 1, 2, 3, 5, 7]
 LONG = [8, 9, 33, 255, 256, 257, 513]
 
 
 def layout(rng, shape, repeats):
-    """Strides of dimensions in any order, with padding; of an input some repeat elements."""
+    """Strides of dimensions in any order, with padding; some dimensions of an input may have stride
+    0."""
     strides, stride = [0] * len(shape), 1
     for dim in rng.permutation(len(shape)):
         strides[dim] = stride

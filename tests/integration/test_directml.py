@@ -1,5 +1,5 @@
 """The DirectML dialect against the running service: every type, layouts, binary framing, and
-refusals that need the server (the plan's errors, limits). The rules one by one are unit tests."""
+refusals that need the server (errors of the plan, limits). Unit tests check the single rules."""
 
 import json
 

@@ -1,5 +1,6 @@
-"""README.md and docs/: what a reader is shown to type (`$ ...`) runs as it stands and prints what stands below it; what
-the pages name, the programs have, and the other way round."""
+"""README.md and docs/: commands on the pages (`$ ...`) run unchanged and print the output below
+them; every option, variable and metric that a page names exists in the programs, and the pages
+name each one that exists."""
 
 import os
 import pathlib
@@ -16,9 +17,9 @@ USERS_PAGES = [*PAGES, *(TOP / "docs/clients").glob("*.md"), *(TOP / "deploy").r
 TALLY = pathlib.Path(BINARY).with_name("tally")
 MANUAL = TOP / "build/man/tallyd.8"
 FLAG = r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9](?![\w-])"
-# Of curl and docker, where they are named alone.
+# Options of curl and docker that pages name without the command.
 OTHERS_FLAGS = {"--data-binary", "--fail-with-body", "--retry", "--gpus", "--group-add"}
-# What every reader of HTTP knows, and clients need not think of.
+# Header fields that are common in HTTP and need no action by a client.
 PLAIN_HEADERS = {
     *("Access-Control-Request-Method", "Content-Length", "ETag", "Host", "If-None-Match"),
     "Transfer-Encoding",
@@ -28,7 +29,7 @@ END = "\0"
 
 
 def sessions(page):
-    """Of each indented block with a prompt: its commands, each with what is said to come out."""
+    """The commands of each indented block with a prompt, each with its expected output."""
     for block in re.findall(r"(?:^    .*\n)+", page.read_text(), re.M):
         if not block.startswith("    $ "):
             continue
@@ -48,7 +49,7 @@ def goes_on(command):
 
 
 def without_blanks(text):
-    """Pages break long lines."""
+    """Remove blanks, since pages break long lines."""
     return re.sub(r"\s", "", text)
 
 
@@ -58,7 +59,7 @@ def without_blanks(text):
 def test_the_commands_of_a_page_print_what_it_says(server, tmp_path, page):
     folders = [pathlib.Path(sys.executable).parent, pathlib.Path(BINARY).resolve().parent]
     path = os.pathsep.join([*map(str, folders), os.environ["PATH"]])
-    # One shell for all of them: later ones use what earlier ones left.
+    # One shell runs all commands: later ones use files and variables of earlier ones.
     commands = [command for session in sessions(page) for command in session]
     script = "".join(f"{command}printf '\\0'\n" for command, _ in commands)
     done = subprocess.run(
@@ -143,7 +144,8 @@ def section(page, heading):
 
 
 def shown(page):
-    """What stands in code, and the commands of our own programs."""
+    """Yields the texts in code marks, and the command lines that run Tally's programs or
+    make."""
     text = page.read_text()
     yield from re.findall(r"`([^`\n]+)`", text)
     yield from re.findall(r"^ +(?:\$ |sudo )?((?:tallyd?|make) .*)$", text, re.M)
@@ -183,14 +185,15 @@ def test_each_variable_that_a_page_names_is_there_and_the_other_way_round():
     named = set()
     for page in USERS_PAGES:
         named |= set(re.findall(r"\bTALLY_[A-Z][A-Z0-9_]*\b", page.read_text()))
-    # Pages say in words what patterns such as TALLY_*PORT stand for.
+    # Pages describe patterns such as TALLY_*PORT in words.
     others = {name.rstrip("*") for name in ignored if not name.startswith("TALLY_*")}
     assert named <= settings | others | words, named - settings - others - words
     assert others <= named
 
 
 def test_the_page_on_load_tests_needs_no_build_of_the_project():
-    """Users of a package or an image have wrk, oha and the scripts of wrk; the rest is docs/design/load.md."""
+    """Users of a package or an image have wrk, oha and the scripts of wrk; other tools are
+    described in docs/design/load.md."""
     page = (TOP / "docs/load-testing.md").read_text()
     assert re.search(r"^    wrk ", page, re.M) and re.search(r"^ +oha ", page, re.M)
     assert not re.search(r"\bmake [a-z]", page)
@@ -199,7 +202,7 @@ def test_the_page_on_load_tests_needs_no_build_of_the_project():
     assert {"make overload", "make soak"} <= set(re.findall(r"\bmake [a-z]+", method))
 
 
-# Targets that rules and scripts build, not people.
+# Targets that rules and scripts use, not people.
 PARTS = {
     *("unit-tests", "kernel-tests", "client-tests", "bench-tools", "install-built"),
     *("libtally.a", "libtally.so", "product-objects", "product-list", "test-objects"),
@@ -280,7 +283,7 @@ def test_exit_statuses_are_told_alike():
 
 
 def test_a_default_that_stands_behind_its_setting_is_right():
-    """As in `--drain-delay-ms` (5 s)."""
+    """Pages write the default of an option behind its name, as in `--drain-delay-ms` (5 s)."""
     defaults = dict(re.findall(r"^#TALLY_(\w+)=(.*)$", printed("--print-config", "env"), re.M))
     files = [*USERS_PAGES, *(path for path in (TOP / "deploy").glob("*.*") if path.is_file())]
     units = {"ms": 1, "s": 1000, "": 1}

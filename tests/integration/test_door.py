@@ -1,4 +1,5 @@
-"""The door: what may come in over a socket, well-behaved or not. Raw sockets throughout."""
+"""The HTTP entry of the service: valid and invalid bytes from well-behaved and misbehaving clients,
+over raw sockets."""
 
 import concurrent.futures
 import contextlib
@@ -49,7 +50,7 @@ def chunked(path, body, sizes, headers=(RAW,)):
 def test_chunked_upload_is_as_good_as_one_with_a_length(server, size):
     with server.wire() as wire:
         assert wire.send(chunked(PATH, BODY, size)).answer().body == SUMS
-        assert wire.send(good()).answer().body == SUMS  # the connection stays usable
+        assert wire.send(good()).answer().body == SUMS  # the connection is still usable
 
 
 def test_chunked_upload_of_one_byte_chunks_of_ten_thousand(server):
@@ -114,8 +115,9 @@ def test_blanks_before_a_coding_are_no_part_of_it(server, value):
 
 @pytest.mark.parametrize("blanks", [" ", "\t", " \t "])
 def test_blanks_behind_a_coding_cost_the_connection_at_most(server, blanks):
-    """They are no part of it, but libmicrohttpd 0.9.75 takes them for one and would read on for ever: to
-    refuse such a request, and nothing behind it, is all that is left. 1.0 knows better."""
+    """Blanks are not part of the coding's name, but libmicrohttpd 0.9.75 includes them and would
+    read the body without end. The only remedy is to refuse such a request and close the
+    connection. 1.0 handles them."""
     request = chunked(PATH, BODY, 5).replace(b": chunked", f": chunked{blanks}".encode())
     with server.wire() as wire:
         answer = wire.send(request + SMUGGLED).answer()
@@ -129,7 +131,7 @@ def test_blanks_behind_a_coding_cost_the_connection_at_most(server, blanks):
 
 @pytest.mark.parametrize("body", [b"", bytes(100)])
 def test_options_of_the_service_in_general_is_answered_without_a_body(server, body):
-    """RFC 9110, 9.3.7: a ping."""
+    """OPTIONS * asks about the server as a whole, like a ping (RFC 9110, 9.3.7)."""
     head = f"OPTIONS * HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     with server.wire() as wire:
         wire.send(head.encode() + body + good())
@@ -191,7 +193,8 @@ def test_expect_continue_is_answered_before_the_body(server):
     "path, status", [("/nowhere", 404), ("/v1/cumsum?dtype=int8&shape=0", 200)]
 )
 def test_an_expectation_without_a_body_costs_the_requests_behind_it_nothing(server, path, status):
-    """They were taken for its body, and all were left without an answer."""
+    """The request announces a body of 0 bytes. libmicrohttpd alone would read the following
+    requests as its body, and answer none of them."""
     waits = post_bytes(path, b"", [RAW, ("Expect", "100-continue")])
     with server.wire() as wire:
         wire.send(waits + good() + waits + good(headers=[("Expect", "100-continue")]))
@@ -284,7 +287,8 @@ def test_curl_chunked_upload_of_a_pipe(server, tmp_path):
 @pytest.mark.parametrize("query", ["", "?axis=1"])
 @pytest.mark.parametrize("header", [[], ["-H", "Content-Type: application/x-npy"]], ids=str)
 def test_curl_that_strips_an_npy_file_is_told_how_to_send_it(server, tmp_path, header, query):
-    """-d strips NUL bytes and line ends, and says that the file is a form, unless a header is given."""
+    """curl -d strips NUL bytes and line ends, and without a Content-Type header labels the file as
+    a form."""
     np.save(tmp_path / "in.npy", np.arange(12, dtype=np.float32).reshape(3, 4))
     target = f"http://127.0.0.1:{server.port}/v1/cumsum{query}"
     done = subprocess.run(
@@ -341,7 +345,7 @@ def test_curl_npy_round_trip(server, tmp_path):
 
 @pytest.fixture(scope="module")
 def impatient_server(log_dir):
-    """Heads and bodies that have not come within a second are not waited for."""
+    """A server that waits at most a second for heads and bodies."""
     server = Tallyd(
         log_dir / "impatient.log", ["--header-timeout-ms", "1000", "--body-timeout-ms", "1000"]
     )
@@ -392,7 +396,8 @@ SMUGGLING = {
 
 @pytest.mark.parametrize("headers", SMUGGLING.values(), ids=SMUGGLING.keys())
 def test_ambiguous_framing_is_refused_and_closes(server, headers):
-    """One refusal, then the end: nothing after it is ever read as a request."""
+    """The server sends one refusal and closes the connection; it reads no later byte as a
+    request."""
     request = (
         b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\n"
         b"Content-Type: application/octet-stream\r\n" + headers + b"\r\n" + BODY + SMUGGLED
@@ -403,7 +408,7 @@ def test_ambiguous_framing_is_refused_and_closes(server, headers):
             answer = wire.answer()
             assert answer.status in (400, 411, 413, 501), answer
         except (ConnectionError, ConnectionResetError):
-            pass  # closed without an answer is safe as well
+            pass  # closing without an answer is safe as well
         assert wire.closed()
         assert b"smuggled" not in wire.buffer and wire.buffer.count(b"HTTP/1.1 404") == 0
 
@@ -424,7 +429,7 @@ MALFORMED = {
 
 CHUNKED = b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 LENGTH = b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: "
-# What comes, and the status, code, field and a word of the answer.
+# The bytes sent, and the status, code, field and a word of the answer.
 UNREADABLE = {
     "nul in the path": (
         b"GET /livez\0x HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -478,7 +483,7 @@ def test_a_request_that_cannot_be_parsed_is_refused_in_json_with_an_id(start_ser
             until(wire.is_alone)
             wire.send(data)
             if word == "NUL" and wire.closed() and wire.buffer == b"":
-                continue  # libmicrohttpd 1.0 hears no more of such a client, and says nothing
+                continue  # libmicrohttpd 1.0 closes without an answer
             answer = wire.answer()
             calls.expect_error(answer, status, code, field, word)
             assert answer.headers["X-Request-Id"], name
@@ -486,7 +491,7 @@ def test_a_request_that_cannot_be_parsed_is_refused_in_json_with_an_id(start_ser
 
 @pytest.mark.parametrize("blanks", [b" ", b"  \t", b" ;x=y"])
 def test_blanks_after_the_size_of_a_chunk_are_refused_by_name(start_server, blanks):
-    """Or taken, as libmicrohttpd 1.0 may."""
+    """libmicrohttpd 1.0 may accept such a chunk; then the request is answered."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
         until(wire.is_alone)
@@ -515,7 +520,9 @@ def test_no_client_gets_the_refusal_of_another_connection(start_server):
 
 
 def test_a_late_malformed_request_is_refused_on_its_own_connection_only(start_server):
-    """Its client has sent nothing else since, and both are read in the same turn."""
+    """The well-behaved client has sent half of a request before. The malformed bytes arrive
+    while the server is stopped, and the server must know that only the other client sent bytes
+    since then."""
     server = start_server("--http-loops", "1")
     with server.wire(source="127.0.0.2") as good, server.wire(source="127.0.0.3") as bad:
         good.send(CHUNKED)
@@ -535,7 +542,8 @@ def test_a_silent_connection_does_not_get_the_refusal_of_a_malformed_request(sta
     with server.wire(source="127.0.0.2") as silent:
         assert silent.send(get).answer().status == 200
 
-        def answer_in_json():  # once it has been silent for long enough
+        # repeated, since `silent` must have been silent for some time before
+        def answer_in_json():
             with server.wire(source="127.0.0.3") as bad:
                 answer = bad.send(MALFORMED["version 9"]).answer()
                 return answer if answer.headers["Content-Type"] == calls.JSON else None
@@ -564,7 +572,8 @@ def test_a_refusal_that_does_not_wait_for_the_body_has_all_its_fields(server):
 
 
 def test_a_client_that_sends_on_after_its_refusal_is_cut_off_and_still_reads_why(server):
-    """What is sent behind the answer is read for a while, so that it arrives, and not for ever."""
+    """After a refusal the server reads further bytes for a limited time: if it closed at once,
+    the client would lose the answer."""
     announced = 1 << 30
     head = f"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: {announced}\r\n\r\n"
     piece = bytes(1 << 20)
@@ -604,14 +613,15 @@ def test_malformed_chunks_are_refused_or_cut_off(impatient_server, data):
             answer = wire.answer()
             assert answer.status >= 400, answer
         except OSError:
-            pass  # cut off, before its own side was closed even
+            pass  # the server closed the connection, perhaps before the client half-closed it
     client = impatient_server.client()
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
     client.close()
 
 
 def test_a_chunk_whose_header_never_ends_is_refused(server):
-    """libmicrohttpd 0.9.75 waits for its end, and 1.0 refuses it."""
+    """libmicrohttpd 0.9.75 alone would wait for the end of the chunk's header; 1.0 refuses
+    it."""
     with server.wire() as wire:
         with contextlib.suppress(ConnectionError):
             wire.send(CHUNKED + b"5;" + b"x" * 100000)
@@ -626,7 +636,7 @@ def test_too_many_header_bytes_are_refused(server):
                 answer = wire.send(good(headers=headers)).answer()
                 assert answer.status in (400, 413, 431), answer
             except (ConnectionError, BrokenPipeError, ConnectionResetError):
-                pass  # refused while still sending
+                pass  # the server closed the connection while the client was sending
             assert wire.closed()
     client = server.client()
     assert client.get("/livez").status == 200
@@ -639,7 +649,7 @@ def test_headers_beyond_the_limit_are_431_on_the_first_connection_and_on_the_hun
         for wire in wires[0], wires[-1]:
             assert wire.send(good(headers=[("X-Long", "a" * 12000)])).answer().status == 200
             assert wire.send(good(headers=[("X-Long", "a" * 17000)])).answer().status == 431
-        for wire in wires[1], wires[-2]:  # the target counts, too
+        for wire in wires[1], wires[-2]:  # the request target counts as part of the header
             long = good(PATH + "&x=" + "a" * 9000, headers=[("X-Long", "a" * 9000)])
             assert wire.send(long).answer().status == 431
     finally:
@@ -694,7 +704,7 @@ def test_clients_that_vanish_mid_job_leave_nothing_behind(server):
         wire.send(request)
         wire.close()
     client = server.client()
-    # Its daemons stay for other connections, so descriptors do not tell.
+    # Daemons may stay open for other connections, so the number of descriptors proves nothing.
     until(lambda: server.metric("tally_connections") <= before, 30, what="connections stay open")
     until(lambda: server.metric("tally_memory_reserved_bytes") == 0, 30, what="memory is held")
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
@@ -711,7 +721,8 @@ def test_a_client_that_reads_slowly_gets_every_byte(server):
             lambda: struct.unpack("i", fcntl.ioctl(wire.socket, termios.FIONREAD, bytes(4))) > (0,)
         )
         client = server.client()
-        assert client.post(PATH, BODY, calls.RAW).body == SUMS  # the loop has gone on meanwhile
+        # the loop serves other clients meanwhile
+        assert client.post(PATH, BODY, calls.RAW).body == SUMS
         client.close()
         answer = wire.answer()
     assert np.array_equal(np.frombuffer(answer.body, np.int8), np.cumsum(values, dtype=np.int8))

@@ -1,4 +1,4 @@
-"""Leaving: SIGTERM and SIGINT under load, with slow clients, twice."""
+"""Shutdown: SIGTERM and SIGINT under load, with slow clients, and twice."""
 
 import collections
 import concurrent.futures
@@ -29,7 +29,7 @@ def expected(number):
 
 
 def post(server, number):
-    """One request on a connection of its own; its status and whether the sums are right."""
+    """Send one request on a new connection. Returns its status and whether the sums are correct."""
     client = server.client()
     try:
         answer = client.post(PATH, np.array([number, 1, 1, 1], np.int32).tobytes(), calls.RAW)
@@ -43,7 +43,7 @@ def post(server, number):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda s: s.name)
 def test_what_is_in_flight_is_answered_and_the_exit_is_clean(start_server, number):
-    """Half of the requests wait for the device, of the others the last byte is still to come."""
+    """Half of the requests wait for the device; the other half still lack their last byte."""
     server = start_server(*SLOW)
     wires = [server.wire() for _ in range(32)]
     for at, wire in enumerate(wires):
@@ -83,7 +83,8 @@ def test_under_steady_load_no_answer_is_wrong_or_half_sent(start_server):
                     "POST", path, values.tobytes(), {"Content-Type": calls.RAW}
                 )
             except ConnectionError:
-                outcomes.append("closed")  # before a byte of an answer: http.client checks that
+                # http.client raises this error only if no byte of an answer arrived
+                outcomes.append("closed")
                 return
             if answer.status == 200:
                 right = answer.body == np.cumsum(values, dtype=np.int32).tobytes()
@@ -110,8 +111,8 @@ def test_under_steady_load_no_answer_is_wrong_or_half_sent(start_server):
 
 
 class SteadyLoad:
-    """Clients that always have a request under way: some keep their connection as long as they
-    may, some pause before the next request, some take a new connection for each."""
+    """Clients that always have a request in flight: some keep their connection as long as possible,
+    some pause before the next request, some open a new connection for each."""
 
     REQUEST = post_bytes(
         PATH, np.array([5, 1, 1, 1], np.int32).tobytes(), [("Content-Type", calls.RAW)]
@@ -149,7 +150,7 @@ class SteadyLoad:
         state["sent"], state["text"] = time.monotonic(), b""
         try:
             client.send(self.REQUEST)
-        except OSError:  # closed while it was idle: no request is lost
+        except OSError:  # closed while idle: no request is lost
             self.outcomes["idle closed"] += 1
             self._end(client, state["kind"])
 
@@ -202,12 +203,13 @@ class SteadyLoad:
                     self._send(client, state)
 
     def finish(self):
-        """The server is gone: what it sent is read, what it never answered is lost."""
+        """After the server's exit: read the remaining answers and count unanswered requests as
+        lost."""
         self.over = True
         for client in list(self.open):
             state = self.selector.get_key(client).data
             if state["connected"]:
-                state["kind"] = "fresh"  # the answer is its last
+                state["kind"] = "fresh"  # this answer is the last of its connection
                 client.setblocking(True)
                 while client in self.open and state["sent"] is not None:
                     self._read(client, state)
@@ -216,7 +218,8 @@ class SteadyLoad:
         self.selector.close()
 
 
-DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))  # more, by hand, prove more
+# number of repetitions; a manual run may set more
+DRAINS = int(os.environ.get("TALLY_TEST_DRAINS", "2"))
 
 
 @pytest.mark.parametrize("delay_ms", [0, 300])
@@ -256,12 +259,14 @@ def test_during_the_drain_delay_new_clients_are_served_with_connection_close(sta
 def test_connections_in_the_backlog_are_answered_when_the_socket_closes(
     start_server, tmp_path, kind
 ):
-    """At the limit of connections the others wait for a place, accepted or in the backlog."""
+    """The server accepts four connections. The others wait for a place; some of them are
+    accepted, the rest is in the kernel's backlog."""
     path = str(tmp_path / "s")
     server = start_server(
         *("--max-connections", "4", "--batch-delay-us", "300000", "--listen", f"unix:{path}")
     )
-    until(lambda: server.metric("tally_connections") == 1)  # none is left of another client
+    # no connection of another client remains
+    until(lambda: server.metric("tally_connections") == 1)
     wires = []
     for _ in range(8):
         wire = server.wire(path=path if kind == "unix" else None)
@@ -283,13 +288,16 @@ def test_requests_in_the_pipe_are_answered_in_a_drain(start_server):
         client = server.client()
         until(lambda: client.get("/readyz").status == 503)
         client.close()
-        wire.send(SteadyLoad.REQUEST)  # before the answer to the first can say anything
+        # sent before the answer to the first request can announce a close
+        wire.send(SteadyLoad.REQUEST)
         assert [wire.answer().body for _ in range(2)] == [SteadyLoad.BODY] * 2
         assert wire.closed()
 
 
 def numbered(number, framing):
-    """chunked: as one chunk, as most clients do; chunks: several, whose frames nobody counts."""
+    """A request whose body begins with `number`. framing: "length"; "chunked": the body is one
+    chunk, as most clients send it; "chunks": it is several chunks. The server does not know how
+    many bytes the frames of several chunks have."""
     body = np.array([number, 1, 1, 1], np.int32).tobytes()
     request = post_bytes(PATH, body, [("Content-Type", calls.RAW)])
     if framing != "length":
@@ -324,7 +332,7 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def start_piped(request, start_server, tmp_path):
-    """start_piped(*flags): a server, and a way to make a wire to it of that kind."""
+    """start_piped(*flags): a server, and a function that makes a wire of the given kind to it."""
 
     def start(*flags):
         path = str(tmp_path / "s")
@@ -349,7 +357,7 @@ def start_piped(request, start_server, tmp_path):
 
 
 def answers_of_pipe(wire, count):
-    """All are right, and none but the last says that it is."""
+    """Read the answers: all must be correct, and only the last may announce a close."""
     for number in range(count):
         answer = wire.answer()
         assert answer.status == 200, answer
@@ -360,12 +368,15 @@ def answers_of_pipe(wire, count):
 
 
 def says_when_it_ends(framing, last):
-    """An answer says close where all bytes that came are known to belong to requests so far."""
+    """Whether the last answer announces a close exactly if it should. The server announces a
+    close if it knows that all received bytes belong to requests that it has answered; with
+    several chunks it cannot know this."""
     return last.headers["Connection"] == (None if framing == "chunks" else "close")
 
 
 def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(start_piped):
-    """The first of them is computed when the signal comes; the others have been read with it."""
+    """The first request is being computed when the signal arrives; the others were read together
+    with it."""
     server, make_wire = start_piped("--batch-delay-us", "50000")
     with contextlib.ExitStack() as stack:
         wires = {framing: stack.enter_context(make_wire()) for framing in FRAMINGS}
@@ -382,14 +393,15 @@ def test_all_that_were_sent_in_one_go_are_answered_in_a_drain(start_piped):
 def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_exit_up(
     start_server,
 ):
-    """It is told to go when half of the time is over."""
+    """The client is told to close after half of the drain timeout."""
     server = start_server("--drain-timeout-s", "2", "--batch-delay-us", "5000")
     with server.wire() as wire:
         wire.send(SteadyLoad.REQUEST * 20)
         server.signal(signal.SIGTERM)
         closes = None
         while closes is None:
-            with contextlib.suppress(ConnectionError):  # closed behind the answer that says so
+            # the server has closed the connection after announcing it
+            with contextlib.suppress(ConnectionError):
                 wire.send(SteadyLoad.REQUEST)
             answer = wire.answer()
             assert answer.body == SteadyLoad.BODY
@@ -401,7 +413,8 @@ def test_a_client_that_always_has_another_request_in_the_pipe_does_not_hold_the_
 def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(start_server):
     server = start_server("--batch-delay-us", "50000")
     with server.wire() as wire:
-        wire.send(b"".join(numbered(at, "length") for at in range(40)))  # two seconds
+        # 40 batches of 50 ms take two seconds
+        wire.send(b"".join(numbered(at, "length") for at in range(40)))
         wire.half_close().await_half_closed()
         server.await_active(1)
         server.signal(signal.SIGTERM)
@@ -411,7 +424,8 @@ def test_the_last_of_a_pipe_says_close_where_the_client_has_closed_its_side(star
 
 
 def test_all_that_come_in_one_go_during_a_drain_are_answered(start_piped):
-    """On a connection that is new, that was idle, or on which half of a request had come."""
+    """The requests arrive on new connections, on idle ones, and on connections with half a
+    request."""
     server, make_wire = start_piped("--drain-delay-ms", "60000")
     pipes = {framing: b"".join(numbered(at, framing) for at in range(20)) for framing in FRAMINGS}
     begins = ("", "used", "begun")
@@ -435,8 +449,8 @@ def test_all_that_come_in_one_go_during_a_drain_are_answered(start_piped):
 
 @pytest.mark.parametrize("number", range(DRAINS))
 def test_no_request_that_was_sent_before_the_signal_is_lost(start_piped, number):
-    """Many clients send many requests each, in any framing and in pieces that end anywhere. Most wait
-    in sockets, or half of them in libmicrohttpd's buffers, when the signal comes."""
+    """Many clients send many requests each, in any framing and in arbitrary pieces. When the signal
+    arrives, most requests are in socket buffers, or half of them in libmicrohttpd's buffers."""
     server, make_wire = start_piped()
     rng = random.Random(number)
     with contextlib.ExitStack() as stack:
@@ -507,7 +521,8 @@ def test_a_stuck_client_ends_with_the_drain_timeout(start_server):
         started = time.monotonic()
         server.signal(signal.SIGTERM)
         assert server.wait(60) == 1
-        assert 0.5 < time.monotonic() - started < 25  # 30 without the flag
+        # without the flag, the drain would take 30 s
+        assert 0.5 < time.monotonic() - started < 25
 
 
 def test_a_second_signal_ends_at_once(start_server):
@@ -535,11 +550,11 @@ def test_sighup_and_sigpipe_are_ignored(start_server):
     server.signal(signal.SIGHUP)
     server.signal(signal.SIGPIPE)
     assert post(server, 1) == (200, True)
-    server.stop()  # with status 0, which nobody has whom a signal ended
+    server.stop()  # stop() requires exit status 0, so no signal ended the process
 
 
 def test_sigterm_while_starting_ends_it(start_server):
     server = start_server(wait=False)
-    until(lambda: "listening on" in server.log)  # before any device is opened
+    until(lambda: "listening on" in server.log)  # the service listens before it opens a device
     server.signal(signal.SIGTERM)
     assert server.wait(60) == 0

@@ -1,4 +1,4 @@
-"""Refusals of /v1/cumsum: status, code, field and a sentence that helps."""
+"""Refusals of /v1/cumsum: status, code, field and a helpful sentence."""
 
 import gzip
 import re
@@ -10,7 +10,7 @@ from support import calls
 
 GOOD = {"data": [[1, 2, 3], [4, 5, 6]], "dtype": "int32"}
 
-# What to change in a good document, then the expected code and field.
+# A change to a valid document, the expected code and field.
 JSON_REFUSALS = [
     ({"data": None}, ("invalid_data", "invalid_field", "missing_field"), "data"),
     ({"data": "x"}, ("invalid_data", "invalid_field"), "data"),
@@ -65,15 +65,41 @@ def test_json_refusal(client, change, code, field):
     calls.expect_error(answer, 400, code, field or None)
 
 
+# Texts of Python that are no JSON, and words of the refusal.
+PRINTED = {
+    "array of one row": (b'{"data":[1 2 3]}', "element 0 is followed by '2'"),
+    "array of rows": (b'{"data":[[1 2 3]\n [4 5 6]]}', "element 0 is followed by '2'"),
+    "rows without commas": (b'{"data":[[1,2] [3,4]]}', "element 1 is followed by '[3'"),
+    "repr of an array": (b'{"data":array([1, 2])}', 'json.dumps({"data": x.tolist()})'),
+    "repr of a tensor": (b'{"data":tensor([1, 2])}', 'json.dumps({"data": x.tolist()})'),
+    "booleans": (b'{"data":[True,False]}', "true and false in small letters"),
+    "an attribute": (b'{"data":[1],"reverse":True}', "true and false in small letters"),
+}
+
+
+@pytest.mark.parametrize("kind", PRINTED)
+def test_a_printed_value_of_python_inside_of_an_object_is_told_what_is_wrong(client, kind):
+    body, says = PRINTED[kind]
+    says = (says, "Python: json.dumps(x.tolist())") if "followed" in says else says
+    calls.expect_error(client.post("/v1/cumsum", body, calls.JSON), 400, says=says)
+
+
+@pytest.mark.parametrize("body", [b"", b" \n"], ids=str)
+@pytest.mark.parametrize("content_type", [None, calls.JSON, calls.FORM], ids=str)
+def test_an_empty_body_is_shown_an_example(client, content_type, body):
+    answer = client.post("/v1/cumsum", body, content_type)
+    calls.expect_error(answer, 400, "invalid_json", says=("is empty", '{"data": [1,2,3]}'))
+
+
 THREE, MANY = calls.npy_bytes(np.zeros(3, np.float32)), calls.npy_bytes(np.zeros(99999))
 ZIP = b"PK\x03\x04" + bytes(500)
 RAW_3 = "?dtype=float32&shape=3"
 RAW_MANY = "?dtype=float64&shape=99999"
-# What is sent as what, and words of the refusal.
+# Bytes sent with a wrong type, and words of the refusal.
 FOREIGN = {
     "npy as json": (calls.JSON, "", THREE, ("NPY file", "application/x-npy")),
     "long npy as json": (calls.JSON, "", MANY, ("NPY file", "application/x-npy")),
-    "zip as nothing": (None, "", ZIP, ("ZIP archive", "numpy.save")),
+    "zip as nothing": (None, "", ZIP, ("ZIP archive", "numpy.save", "XLSX", "the sheet as CSV")),
     "csv as json": (calls.JSON, "", b"1,2\n3,4\n", ("CSV", '{"data": [[1,2],[3,4]]}')),
     "array as json": (calls.JSON, "", b"[1, 2]", ("an array, not an object", '{"data": [...]}')),
     "json as npy": (calls.NPY, "", b'{"data":[1,2]}', ("looks like JSON", calls.JSON)),
@@ -101,7 +127,7 @@ def test_a_packed_body_of_another_kind_is_named_too(client, kind):
 
 
 V2_HEAD = b'{"inputs":[{"name":"x","shape":[1],"datatype":"FP32"}]}'
-# Bodies that end inside their heads: where, with what headers.
+# Bodies that end inside their heads: path and headers.
 CUT_HEADS = {
     "json as npy": ("/v1/cumsum", b"{}", {"Content-Type": calls.NPY}),
     "npy": ("/v1/cumsum", THREE[:50], {"Content-Type": calls.NPY}),
@@ -165,7 +191,7 @@ DIRECTML_DESC = {
 OPENVINO = "/v1/openvino/cumsum-3"
 OPENVINO_PORT = {"precision": "I32", "shape": [1], "data": [1]}
 WIDE = {"precision": "wide"}
-# Documents that are right but for a precision, and the field that is to blame.
+# Documents that are valid except for a precision, and the field that the error names.
 PRECISIONS = {
     "json": ("/v1/cumsum", {"data": [1], **WIDE}, "precision"),
     "v2": (V2, {"inputs": [V2_X], "parameters": WIDE}, "parameters.precision"),
@@ -296,7 +322,7 @@ def test_axis_error_says_what_is_allowed(client):
     )
 
 
-# Query strings: parameters, code, field, body length (None: what the shape asks for).
+# Query strings: parameters, code, field, body length (None: by the shape).
 QUERY_REFUSALS = [
     ("", "missing_field", "dtype"),
     ("?shape=3", "missing_field", "dtype"),
@@ -367,7 +393,7 @@ def test_too_many_query_parameters_are_refused(client):
 
 
 def one_number(dialect, dtype, number):
-    """Path and document of a request with one number of a type, by its name in v1."""
+    """Path and document of a request with one number of a type; `dtype` is its name in v1."""
     short = dtype.upper().replace("FLOAT", "FP").replace("BFP", "BF")
     if dialect == "json":
         return "/v1/cumsum", {"data": [number], "dtype": dtype}
@@ -491,7 +517,7 @@ def test_a_tensor_posted_to_the_page_of_links_is_told_the_path_of_sums(start_ser
 
 
 def near_misses(path):
-    """Paths that a client may send by mistake for this one."""
+    """Paths that a client may send by mistake instead of this one."""
     parts = path.strip("/").split("/")
     for i, part in enumerate(parts):
         for other in (
@@ -511,8 +537,8 @@ def near_misses(path):
 
 
 def test_what_is_suggested_exists_with_that_method(client):
-    """Every route, with names that exist and names that do not, missed by a little: the request that
-    a refusal suggests is neither 404 nor 405."""
+    """Slightly wrong paths for every route, with names that exist and names that do not: the
+    request that the refusal suggests must get neither 404 nor 405."""
     names = {
         "{model}": ["cumsum", "cumsum_fp32", "cumsun", "resnet50"],
         "{version}": ["1", "2"],
@@ -588,7 +614,7 @@ def test_head_of_a_post_route_is_405(client):
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, gzip", "x"])
 def test_a_body_with_a_content_encoding_is_understood_or_refused(client, encoding):
-    """Never taken for plain bytes."""
+    """An encoded body is never taken for plain bytes."""
     headers = {"Content-Encoding": encoding}
     answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', calls.JSON, headers)
     assert answer.status in (400, 415, 501), answer

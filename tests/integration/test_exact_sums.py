@@ -1,5 +1,5 @@
-"""Sums of floats are exact and rounded once, as clients see it: they never fall where nothing is negative, a
-zero changes none of them, and neither the dialect, the device nor the cut of a tensor does."""
+"""Sums of floats are exact and rounded once, as seen by clients: sums of non-negative numbers never
+decrease, zeros change no sum, and the result does not depend on dialect, device or parts."""
 
 import random
 import zlib
@@ -13,7 +13,8 @@ from support.parts import cut_at, in_parts, post, raw_part, split
 
 FLOAT64 = dtypes.BY_NAME["float64"]
 LARGEST = np.finfo(np.float64).max
-EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]  # around blocks of kernels
+# positions around the block sizes of kernels
+EDGES = [0, 1, 255, 256, 257, 512, 1023, 1024, 1025]
 # Shapes and axes: rows, columns and the middle axis with thousands of lines, then a few long lines.
 LAYOUTS = [
     ((3000, 40), 1),
@@ -29,7 +30,7 @@ def rng_of(*names):
 
 
 def sums_of(client, dtype, stored, axis=0, **attributes):
-    """The sums that the service answers to raw bytes."""
+    """The service's sums for raw bytes."""
     answer = post(client, dtype, stored, axis=axis, **attributes)
     return calls.stored_of(dtype, answer, stored.shape)
 
@@ -39,13 +40,13 @@ def lines_of(stored, axis):
 
 
 def tensor(family, dtype, rng, shape, axis):
-    """A tensor whose lines along the axis are pieces of one line of the family."""
+    """A tensor; its lines along the axis are pieces of one line of the family."""
     lines = np.moveaxis(np.empty(shape, dtype.storage), axis, -1)
     drawn = families.draw(family, dtype, rng, lines.size).reshape(lines.shape)
     return np.ascontiguousarray(np.moveaxis(drawn, -1, axis))
 
 
-# ---- what users notice first ----
+# ---- properties that users notice ----
 
 
 @pytest.mark.parametrize("shape, axis", LAYOUTS, ids=str)
@@ -64,8 +65,8 @@ def test_sums_of_numbers_that_are_not_negative_never_fall(client, dtype, shape, 
 @pytest.mark.parametrize("shape, axis", LAYOUTS, ids=str)
 @pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=repr)
 def test_a_zero_never_changes_a_sum(client, dtype, shape, axis):
-    """Zeros of either sign stand in random places. A sum of zeros alone is a zero, of which the
-    sign may change."""
+    """Zeros of either sign are at random positions. A sum of only zeros is a zero whose sign may
+    change."""
     unsigned = np.dtype(f"u{dtype.bytes}")
     for family in ("prices", "normal", "random finite bits", "tiny after huge"):
         rng = rng_of(family, dtype, shape)
@@ -91,12 +92,12 @@ def test_a_cumulative_distribution_has_no_step_where_the_probability_is_0(client
     steps = np.diff(values, axis=1)
     probabilities = dtype.load(stored)[:, 1:]
     assert np.all(steps[probabilities == 0] == 0) and np.all(steps >= 0)
-    # The last sum is 1 but for the rounding of 200 probabilities and its own.
+    # The last sum is 1 up to the rounding of 200 probabilities and of the sum.
     assert np.all(np.abs(values[:, -1] - 1) <= 2.0 ** (2 - oracle.FORMATS[dtype.name][0]))
 
 
 def test_a_zero_behind_three_decimals_leaves_their_sum(client):
-    """0.9 + 0.5 + 0.7 is 2.1 and not 2.0999999999999996, as two rounded additions have it."""
+    """0.9 + 0.5 + 0.7 is 2.1; two rounded additions give 2.0999999999999996."""
     assert (0.9 + 0.5) + 0.7 != 2.1
     answer = client.post_json("/v1/cumsum", {"data": [0.9, 0.5, 0.7, 0]})
     assert answer.json() == {"dtype": "float64", "shape": [4], "data": [0.9, 1.4, 2.1, 2.1]}
@@ -118,7 +119,8 @@ def test_a_zero_behind_three_decimals_leaves_their_sum(client):
 def test_a_sum_at_the_end_of_the_range_is_infinite_exactly_while_the_true_sum_is(
     client, data, sums
 ):
-    """6e291 is less than half a unit in the last place of the largest number, and twice that is more."""
+    """6e291 is less than half a unit in the last place of the largest number; twice 6e291 is
+    more."""
     half_a_unit = Fraction(2) ** 970
     assert Fraction(6e291) < half_a_unit < 2 * Fraction(6e291)
     answer = client.post_json("/v1/cumsum", {"data": data, "dtype": "float64"})
@@ -129,13 +131,15 @@ def test_a_sum_at_the_end_of_the_range_is_infinite_exactly_while_the_true_sum_is
 
 # ---- every dialect ----
 
-ABSENT = {"bfloat16": {"by_npy", "by_directml"}, "float64": {"by_directml"}}  # cannot say the type
+# dialects without the type
+ABSENT = {"bfloat16": {"by_npy", "by_directml"}, "float64": {"by_directml"}}
 
 
 @pytest.mark.parametrize("family", families.ALL)
 @pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=repr)
 def test_every_dialect_answers_the_exact_sums_rounded_once(client, dtype, family):
-    """The bits, also of NaN, of whatever dialect can say the call."""
+    """Every dialect that can express the call returns the expected bits, including those of
+    NaN."""
     rng = rng_of(family, dtype)
     for shape, axis in (((5, 67), 1), ((150,), 0), ((2, 40, 3), 1)):
         stored = tensor(family, dtype, rng, shape, axis)
@@ -149,15 +153,15 @@ def test_every_dialect_answers_the_exact_sums_rounded_once(client, dtype, family
             assert sums == call.sums.tobytes(), (name, shape, flags)
 
 
-# ---- every device, every cut ----
+# ---- every device, every division into parts ----
 
 ADVERSARIAL = [name for name in families.ALL if name not in families.USUAL]
 
 
 @pytest.mark.parametrize("family", ADVERSARIAL)
 def test_devices_that_compute_in_different_ways_answer_equal_bytes(pair, family):
-    """Tally's own driver has kernels with vectors of the processor; the other driver compiles the general kernel,
-    which adds in integers alone."""
+    """Tally's own driver has vector kernels for the processor; the other driver compiles the
+    general kernel, which uses only integer additions."""
     listed = [client.get("/v1/devices").json()["devices"] for client in pair]
     assert listed[0][0]["platform"] != listed[1][0]["platform"]
     for dtype in dtypes.FLOATS:
@@ -190,7 +194,8 @@ def test_parts_cut_anywhere_and_sent_to_devices_by_turns_have_the_bytes_of_the_w
 
 
 def lines_in_parts(dtype, draw):
-    """A line of each family, of infinities and NaN too, and the same in parts. One part is empty."""
+    """One line of each family, including infinities and NaN, whole and in parts. One part is
+    empty."""
     rng = rng_of("totals", dtype)
     stored = np.array([families.draw(name, dtype, rng, 400) for name in families.ALL])
     cuts = [draw.randint(0, 400) for _ in range(4)]
@@ -199,7 +204,7 @@ def lines_in_parts(dtype, draw):
 
 
 def total(client, dtype, part, carry=b""):
-    """The carry behind what the carry in front stands for and the part."""
+    """The carry after a part, given the carry before it."""
     answer = post(client, dtype, part, carry, path="/v1/cumsum/totals", axis=1)
     carry, rest = split(answer)
     assert rest == b""
@@ -207,7 +212,7 @@ def total(client, dtype, part, carry=b""):
 
 
 def added(dtype, left, right):
-    """The carry of both, added as a client does."""
+    """Add two carries as a client does, from the sums of their lines."""
     sums = []
     for pair in zip(carries.sums_of(left), carries.sums_of(right), strict=True):
         if "nan" in pair or {"+inf", "-inf"} <= set(pair):
@@ -223,7 +228,8 @@ def added(dtype, left, right):
 
 
 def tree_of_totals(clients, dtype, parts, draw):
-    """The carry behind all parts. A part that stands alone is added by a server, trees by the client."""
+    """The carry after all parts: a server totals single parts, the client adds the carries of
+    subtrees."""
     if len(parts) == 1:
         return total(draw.choice(clients), dtype, parts[0])
     middle = draw.randint(1, len(parts) - 1)

@@ -1,8 +1,8 @@
-"""Devices that fail under a running service: whatever OpenCL does, an answer is right or an error.
+"""Devices that fail under a running service: whatever OpenCL returns, an answer is correct or an
+error.
 
-The server is the one with faults on demand (tests/lib/cl_fault.h); a file says what fails and may
-change while it runs. Where two devices are needed, so that there is one to retry on, or one that
-compiles, they are PoCL's.
+The server has faults on demand (tests/lib/cl_fault.h); a file lists the faults and may change at
+run time. Tests that need a second device to retry on, or one that compiles, use PoCL's.
 """
 
 import concurrent.futures
@@ -18,11 +18,11 @@ from support.waiting import until
 VALUES = np.arange(1, 4001, dtype=np.float32)
 SUMS = np.cumsum(VALUES, dtype=np.float64).astype(np.float32)
 PATH = f"/v1/cumsum?dtype=float32&shape={VALUES.size}"
-SLOW_END = 120  # seconds until it has left, on a busy machine
+SLOW_END = 120  # seconds until the server exits, on a busy machine
 
 
 class Faults:
-    """A server and what fails in it."""
+    """A server with faults on demand."""
 
     def __init__(self, start_server, path, *flags, devices=1, text="", **options):
         self.path = path
@@ -40,7 +40,7 @@ class Faults:
         temporary.rename(self.path)
 
     def ask(self):
-        """One request; an answer that is not an error must be right. Returns the status."""
+        """Send one request; a success must have correct sums. Returns the status."""
         answer = self.client.post(PATH, VALUES.tobytes(), calls.RAW)
         self.server.check_alive()
         if answer.status == 200:
@@ -72,7 +72,7 @@ class Faults:
         return answers and set(self.states()) == {"ready"}
 
     def heals(self):
-        """Without faults all is well again, by itself."""
+        """Remove all faults, and wait until the device has recovered by itself."""
         self.say("")
         until(self.is_well)
 
@@ -85,14 +85,15 @@ def faults(start_server, tmp_path):
     return make
 
 
-# A device of our own driver has two workers, of which one does the work of both while the other is out
-# of use: what happens to a device with one is seen on PoCL's.
+# A device of Tally's driver has two workers: while one is out of use, the other does all of the
+# work. The loss of a device's only worker is tested on PoCL's.
 
 
 def test_every_failing_call_is_answered_clearly_and_survived(faults):
     service = faults(*POCL, "--device-timeout-ms=20000")
     statuses = set()
-    for skip in (0, 2, 6, 12):  # a warm run makes fewer calls
+    # number of calls before the failing one; with built kernels a request makes fewer calls
+    for skip in (0, 2, 6, 12):
         service.say(f"skip={skip},count=1,code=-5")
         statuses.add(service.ask())
         service.heals()
@@ -111,7 +112,7 @@ def test_a_failing_call_is_retried_on_the_other_device(faults):
 
 def test_a_lost_device_is_out_of_use_until_it_is_back(faults):
     service = faults()
-    service.say("skip=0,count=1000000000,code=-2")  # CL_DEVICE_NOT_AVAILABLE, from now on
+    service.say("skip=0,count=1000000000,code=-2")  # CL_DEVICE_NOT_AVAILABLE, permanently
     assert service.ask() == 503
     until(lambda: service.states() == ["failed"])
     assert "CL_DEVICE_NOT_AVAILABLE" in service.devices()[0]["last_error"]
@@ -134,7 +135,8 @@ def test_a_hung_kernel_is_abandoned_and_the_device_is_used_again(faults):
 
 
 def test_a_device_that_hangs_with_a_round_of_segments_is_given_up_too(faults):
-    """The scans of the round stay where they are until it has come back."""
+    """The worker keeps the memory of all scans of the round until the hanging device call has
+    returned."""
     service = faults(*POCL, "--device-timeout-ms=1000")
     document = {"data": list(range(3000)), "offsets": [0, *range(1, 1000, 3), 3000]}
     whole = service.client.post_json("/v1/cumsum", document)
@@ -147,9 +149,10 @@ def test_a_device_that_hangs_with_a_round_of_segments_is_given_up_too(faults):
     assert service.client.post_json("/v1/cumsum", document).body == whole.body
 
 
-@pytest.mark.release_only  # others cannot be told that time has passed
+@pytest.mark.release_only  # the clock of other builds cannot be moved
 def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
-    """A container that was paused, or a debugger: to the clock, a second like any other."""
+    """In a paused container, or in a debugger, the clock continues while the process does not
+    run."""
     service = faults(*POCL, "--device-timeout-ms=20000", moves_clock=True)
     service.say("hang_ms=1000")  # ten heartbeats
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
@@ -161,7 +164,7 @@ def test_time_in_which_nothing_of_the_process_ran_is_not_the_devices(faults):
     assert service.states() == ["ready"]
 
 
-@pytest.mark.release_only  # others cannot be told that time has passed
+@pytest.mark.release_only  # the clock of other builds cannot be moved
 @pytest.mark.parametrize("path, status", [("/v1/cumsum", 504), ("/v2/models/cumsum/infer", 503)])
 def test_sums_that_a_device_has_after_their_deadline_are_no_answer(faults, path, status):
     service = faults(*POCL, "--device-timeout-ms=20000", moves_clock=True)
@@ -177,14 +180,15 @@ def test_sums_that_a_device_has_after_their_deadline_are_no_answer(faults, path,
         service.server.pass_time(31)
         answer = asked.result()
     calls.expect_error(answer, status, "deadline_passed", says="before the answer could be made")
-    assert service.states() == ["ready"]  # it did nothing wrong
+    assert service.states() == ["ready"]  # the device did nothing wrong
 
 
 def test_a_hang_while_kernels_are_built_is_a_clear_state_of_the_device(faults):
     service = faults(*POCL, "--device-timeout-ms=100", text="build_ms=20000", wait=False)
     until(service.connects)
     start = time.monotonic()
-    answer = service.client.post(PATH, VALUES.tobytes(), calls.RAW)  # it waits for the device
+    # the request waits for the device
+    answer = service.client.post(PATH, VALUES.tobytes(), calls.RAW)
     assert answer.status == 503 and "Retry-After" in answer.headers
     assert time.monotonic() - start < 19.9
     until(lambda: "none of the OpenCL devices can be used" in service.server.log)
@@ -222,11 +226,12 @@ def test_the_other_device_answers_while_one_hangs(faults):
 
 def test_a_device_that_computes_wrongly_is_not_taken_back(faults):
     service = faults(*POCL)
-    service.say("skip=0,count=1,code=-5,selftest=2")  # it fails, and then adds wrongly, twice
+    # a call fails, then the self-test gives wrong sums, twice
+    service.say("skip=0,count=1,code=-5,selftest=2")
     assert service.ask() == 503
     until(lambda: "computes wrongly" in service.devices()[0]["last_error"])
     assert service.devices()[0]["state"] != "ready"
-    until(service.is_well)  # the next trial finds it right
+    until(service.is_well)  # the next self-test succeeds
 
 
 @pytest.mark.parametrize("text", ["selftest=1000000", "skip=3,count=9999,code=-6"])
@@ -244,7 +249,7 @@ def test_a_kernel_that_does_not_build_is_named(faults):
 
 def test_a_device_that_compiles_builds_before_it_is_ready_and_never_after(faults):
     service = faults(*POCL)
-    service.say("build=-DELEM")  # no program would build from now on
+    service.say("build=-DELEM")  # every program fails to build
     client = service.client
     for name in ("float16", "bfloat16", "float64", "int8", "uint16", "int32", "uint64"):
         for query in ("shape=50,60&axis=1", "shape=50,60&axis=0", "shape=3000"):

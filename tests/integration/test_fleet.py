@@ -1,5 +1,6 @@
-"""Three replicas behind HAProxy with deploy/haproxy.cfg, restarted and killed under load: tests/fleet/play.py says
-what must hold. The simulation of larger fleets: test_fleet_simulation.py."""
+"""Three replicas behind HAProxy with deploy/haproxy.cfg, restarted and killed under load:
+tests/fleet/play.py states the requirements. test_fleet_simulation.py tests the simulation of
+larger fleets."""
 
 import json
 import subprocess

@@ -1,4 +1,5 @@
-"""The simulator of fleets (tests/sim/fleet.py) against formulas of queueing theory, and its parts against what they stand for."""
+"""The fleet simulator (tests/sim/fleet.py) against formulas of queueing theory, and its parts
+against the code and the measurements that they model."""
 
 import json
 import math
@@ -21,7 +22,7 @@ MANY = 1 << 30
 
 
 class Exponential:
-    """Requests that take a core for exponential times of this mean, and nothing else."""
+    """Requests with exponentially distributed core time of this mean, and no other cost."""
 
     def __init__(self, mean=1.0, all_alike=False):
         self.mean, self.all_alike = mean, all_alike
@@ -69,7 +70,7 @@ def test_a_replica_with_several_cores_is_an_m_m_c_queue(cores, load):
 
 
 def test_small_requests_of_one_length_wait_half_as_long():
-    """M/D/1: Pollaczek and Khinchine."""
+    """M/D/1: the Pollaczek-Khinchine formula."""
     found = mean(simulate(SMALL, Exponential(all_alike=True), rate=0.8))
     assert found == pytest.approx(1 + 0.8 / (2 * 0.2), rel=0.06)
 
@@ -84,11 +85,12 @@ def test_random_balancing_is_as_many_single_queues_and_others_are_better():
 
 
 def test_only_so_many_large_requests_share_the_core_and_the_rest_waits_in_order():
-    """With one place it is first come, first served: requests of one length wait as in M/D/1."""
+    """With one place, requests are served in the order of their arrival. If they are equally
+    long, they wait as in M/D/1."""
     one_length = Exponential(all_alike=True)
     settings = fleet.Settings(
         places=1, queue_depth=MANY, memory_budget=1.0
-    )  # none are short together
+    )  # with this budget no request counts as short
     options = {"replicas": 1, "seconds": 20_000, "deadline_times": 0, "rate": 0.8}
     found = fleet.simulate(one_length, kinds=((LARGE, 1),), replica=settings, **options)
     assert mean(found) == pytest.approx(1 + 0.8 / (2 * 0.2), rel=0.06)
@@ -99,7 +101,8 @@ def test_small_requests_keep_half_of_a_core_that_large_ones_would_fill():
     options = {"replicas": 1, "seconds": 4000, "deadline_times": 0, "rate": 0.9}
     kinds = ((SMALL, 1), (LARGE, 9))
     found = fleet.simulate(Exponential(), kinds=kinds, replica=settings, **options)
-    alone = 2 / (1 - 0.09 * 2)  # at half the speed
+    # mean time of M/M/1 for small requests that have half of the core
+    alone = 2 / (1 - 0.09 * 2)
     assert found.p(50) > sum(found.small_times) / len(found.small_times) * 0.5
     assert sum(found.small_times) / len(found.small_times) < alone * 1.1
 
@@ -111,7 +114,7 @@ def scenario(**changes):
 
 
 def test_under_overload_late_requests_are_refused_and_the_others_are_answered():
-    """Twice the capacity. Without refusals hardly anything is answered in time."""
+    """The load is twice the capacity. Without refusals hardly any answer would be in time."""
     overload = {"rate": 400, "deadline_times": 1, "deadline_s": 1, "seconds": 20, "retries": 0}
     kept = scenario(**overload)
     blind = scenario(**overload, replica=fleet.Settings(deadlines=False))
@@ -169,7 +172,7 @@ def test_a_retry_that_avoids_a_replica_goes_to_another():
     assert balancer.least(avoid=-1) == 1
 
 
-# ---- the three replicas that were measured ----
+# ---- the measured fleet of three replicas ----
 
 
 def test_the_simulation_predicts_the_measurements_within_a_fifth():
@@ -185,7 +188,7 @@ def test_a_fleet_that_was_measured_half_as_fast_is_not_foretold():
 
 
 def test_the_requests_of_a_load_are_replayed(server, tmp_path):
-    """They are those that load_client sends, each at its time."""
+    """The simulated requests are those that load_client sends, at the same times."""
     weights, command = [5, 2, 1], [str(TOP / "build/bin/load_client"), "--port", str(server.port)]
     command += "--connections 50 --warm 0 --seconds 0.3 --rate 200 --seed 4".split()
     (tmp_path / "body").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Which format a request has, which one its answer has, and what each format admits."""
+"""The format of a request, the format of its answer, and the rules of each format."""
 
 import io
 import urllib.parse
@@ -84,7 +84,8 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_a_type_has_the_spellings_of_numpy_c_and_the_protocols(client, spelling):
-    """As elements and as sums, in the query and in JSON; the answer has the usual name."""
+    """A spelling is accepted for elements and for sums, in the query and in JSON; the answer has
+    the standard name."""
     name = SPELLINGS[spelling]
     dtype = dtypes.BY_NAME[name]
     stored = dtype.store([1, 2, 3])
@@ -122,7 +123,7 @@ def test_another_spelling_is_refused_with_the_names_and_examples_of_spellings(cl
 
 
 def test_whole_numbers_are_integers_in_the_json_of_every_dialect(client):
-    """JavaScript and pandas write 2.0 where 2 is meant; JSON Schema says that it is an integer."""
+    """JavaScript and pandas may write 2.0 for 2; JSON Schema defines both as integers."""
     plain = {"data": [1.0, 2e0, 3, 4], "dtype": "int32", "shape": [2.0, 2], "axis": -1.0}
     assert client.post_json("/v1/cumsum", plain).json()["data"] == [1, 3, 3, 7]
     v2 = {
@@ -197,7 +198,8 @@ def test_json_is_the_format_of_json_missing_and_form_types(client, content_type)
 def test_any_other_content_type_is_415(client, content_type):
     answer = client.post("/v1/cumsum", b'{"data":[1,2,3]}', content_type)
     calls.expect_error(answer, 415, "unsupported_media_type")
-    assert "Accept-Encoding" not in answer.headers  # that would blame the encoding
+    # this header would say that the encoding is not supported
+    assert "Accept-Encoding" not in answer.headers
     for words in (
         "application/octet-stream (raw bytes)",
         "application/x-npy (NPY files)",
@@ -329,7 +331,7 @@ def test_ragged_nesting_is_refused_and_says_where(client, data, field, says):
 
 
 def test_ragged_rows_can_be_summed_as_their_refusal_advises(client):
-    """The example in the sentence is a request that works."""
+    """The example in the refusal is a request that works."""
     answer = client.post_json("/v1/cumsum", {"data": [1, 2, 3], "offsets": [0, 2, 3]})
     assert answer.json()["data"] == [1, 3, 3]
     refusal = client.post_json("/v1/cumsum", {"data": [[1, 2], [3]]}).json()["error"]
@@ -503,7 +505,8 @@ def test_empty_json_arrays_are_empty_tensors(client):
 
 @pytest.mark.parametrize("shape", [(2, 0, 3), (1, 0, 1, 7), (3, 2, 0, 0, 5), (2, 0)], ids=str)
 def test_the_lists_of_an_empty_array_agree_with_its_shape(client, shape):
-    """NumPy's tolist() ends at the first dimension of 0: nothing says what follows it."""
+    """NumPy's tolist() ends at the first dimension of 0: the lists do not show the later
+    dimensions."""
     data = np.zeros(shape, np.float32).tolist()
     document = {"data": data, "dtype": "float32", "shape": list(shape), "axis": -1}
     answer = client.post_json("/v1/cumsum", document)
@@ -515,7 +518,7 @@ def test_the_lists_of_an_empty_array_agree_with_its_shape(client, shape):
 
 @pytest.mark.parametrize("damaged", [(150000,), (150000, 160000), (10, 150000), (199999,)])
 def test_the_first_error_of_a_long_json_text_is_reported(client, damaged):
-    """Long texts are read in pieces side by side, and it must not show."""
+    """Long texts are read in parallel pieces, which must not affect the result."""
     numbers = ["1.25"] * 200000
     for index in damaged:
         numbers[index] = f"oops{index}"

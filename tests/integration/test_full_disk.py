@@ -1,7 +1,7 @@
-"""A full disk: Tally needs none. Its kernels were compiled when it was built, so nothing is
-compiled, kept or written at run time.
+"""A full disk: Tally needs no disk. Its kernels are compiled at build time, so nothing is compiled,
+cached or written at run time.
 
-Other drivers are hidden: what they write as they are asked for their devices is their own.
+Other drivers are hidden, since they write files when they are asked for devices.
 """
 
 import resource
@@ -16,7 +16,7 @@ from support.dtypes import ALL
 
 @pytest.fixture
 def start(start_server, tmp_path):
-    """A server whose directories are all one empty one; it is returned, too."""
+    """A server that uses one empty directory for everything; returns both."""
     home = tmp_path / "home"
     vendors = tmp_path / "vendors"
     home.mkdir()
@@ -45,7 +45,7 @@ def test_where_no_file_can_have_a_single_byte_every_type_works(start):
     server, _ = start(preexec_fn=no_file_grows)
     expect_every_type_to_work(server)
     server.stop()
-    assert server.log == ""  # its log is such a file
+    assert server.log == ""  # the log file could not grow either
 
 
 def test_the_service_writes_no_file_and_starts_no_process(start):

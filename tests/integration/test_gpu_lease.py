@@ -1,5 +1,5 @@
-"""What tests/gpu/lease.sh does about commands that fail or do not end. tests/gpu/test_lease_pack.py packs a folder
-and runs all of it."""
+"""The handling of failing or hanging commands by tests/gpu/lease.sh. tests/gpu/test_lease_pack.py
+packs a folder and runs all of it."""
 
 import os
 import re
@@ -32,7 +32,7 @@ def results(folder):
     return dict(re.findall(r"^== (.*): (.*) \(\d+ s\)$", text, re.M))
 
 
-# Programs of a folder whose device has every fault there is.
+# Stand-ins for the programs of a packed folder: they fail or hang in every possible way.
 STUBS = {
     "test_corpus": """
         case " $* " in

@@ -1,4 +1,5 @@
-"""Whose request it is: the token's name, else the certificate's subject, else the address."""
+"""The identity of a request's client: the token's name, else the certificate's subject, else the
+address."""
 
 import concurrent.futures
 import hashlib
@@ -16,7 +17,7 @@ SLOW = ["--per-client-requests", "1", "--batch-delay-us", "1000000"]
 
 
 def post(server, headers=None, source="127.0.0.1", context=None):
-    """Status of one request on a connection of its own."""
+    """Send one request on a new connection; returns its status."""
     where = {"port": server.port, "timeout": 60, "source_address": (source, 0)}
     if context is None:
         connection = http.client.HTTPConnection("127.0.0.1", **where)
@@ -31,7 +32,8 @@ def post(server, headers=None, source="127.0.0.1", context=None):
 
 
 def statuses(*requests):
-    """Of requests that are under way together, each as keywords of post(), in any order."""
+    """The sorted statuses of requests that are in flight together; each is given as keywords of
+    post()."""
     with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
         return sorted(pool.map(lambda request: post(**request), requests))
 
@@ -39,7 +41,7 @@ def statuses(*requests):
 @pytest.fixture
 def tokens(tmp_path):
     path = tmp_path / "tokens"
-    names = {"a": "first", "b": "second", "c": "first"}  # two tokens of one name
+    names = {"a": "first", "b": "second", "c": "first"}  # two tokens share a name
     path.write_text(
         "".join(f"{name}:{hashlib.sha256(t.encode()).hexdigest()}\n" for t, name in names.items())
     )
@@ -67,7 +69,7 @@ def test_certificates_of_one_subject_are_one_client(start_server, tmp_path):
 
 
 def test_certificates_of_long_subjects_are_told_apart(start_server, tmp_path):
-    """Authorities let subjects be of any length: this one has 2 KiB."""
+    """An authority may sign a subject of any length: this one has 2 KiB."""
     clients = Authority(tmp_path / "clients")
     tls = Tls(tmp_path / "server", clients)
     server = start_server(*SLOW, tls=tls)
@@ -91,7 +93,7 @@ def test_the_address_that_a_trusted_proxy_names_is_the_client(start_server):
     server = start_server("--trusted-proxies", "127.0.0.1,10.0.0.0/8", *SLOW)
     assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.2")) == [200, 200]
     assert statuses(behind(server, "192.0.2.1"), behind(server, "192.0.2.1:80")) == [200, 429]
-    spoofed = behind(server, "192.0.2.9, 192.0.2.1")  # the client wrote the first
+    spoofed = behind(server, "192.0.2.9, 192.0.2.1")  # the client forged the first address
     assert statuses(behind(server, "192.0.2.1"), spoofed) == [200, 429]
     through_two = behind(server, "192.0.2.1, 10.1.2.3")
     assert statuses(behind(server, "192.0.2.1"), through_two) == [200, 429]
@@ -99,7 +101,8 @@ def test_the_address_that_a_trusted_proxy_names_is_the_client(start_server):
     broken = behind(server, "192.0.2.7")
     broken["headers"]["X-Request-Timeout-Ms"] = "soon"
     assert post(**broken) == 400
-    until(lambda: "client=192.0.2.7 " in server.log)  # also of what is refused for its header
+    # the log also names the client of a request that is refused at its header
+    until(lambda: "client=192.0.2.7 " in server.log)
 
 
 def test_a_token_names_its_client_behind_a_trusted_proxy_as_well(start_server, tokens):

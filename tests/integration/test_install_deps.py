@@ -1,5 +1,5 @@
-"""deploy/install-deps.sh makes Python environments: one at a time, and anew where they cannot be used any more. The
-Python that makes them here is a shell script."""
+"""deploy/install-deps.sh creates Python environments: one at a time, and again if an environment is
+unusable. The Python that creates them in these tests is a shell script."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def start(tree, **more):
 
 
 def done(tree, **more):
-    """What was done, since the last time."""
+    """The actions since the last call."""
     process = start(tree, **more)
     assert process.communicate(timeout=60)[1] is not None and process.returncode == 0
     return news(tree)
@@ -67,7 +67,7 @@ def news(tree):
     return [" ".join(line.split()[:3]) for line in lines]
 
 
-FILLED = ["-m pip install", "uv pip install"]  # uv, and by it what is required
+FILLED = ["-m pip install", "uv pip install"]  # uv is installed, then uv installs the requirements
 ALL = ["made", *FILLED]
 
 

@@ -1,5 +1,5 @@
-"""What the files of deploy/kubernetes/ have in common with the programs that they start. `make lint` renders them
-all and checks their form."""
+"""The files of deploy/kubernetes/ fit the programs that they start. `make lint` renders all of them
+and checks their form."""
 
 import importlib
 import re
@@ -33,12 +33,12 @@ def test_the_inference_service_asks_for_what_the_runtime_offers(client):
         for one in runtime["spec"]["supportedModelFormats"]
     ]
     assert model["modelFormat"] in offered
-    # KServe takes the model's name from that of the service.
+    # KServe uses the name of the service as the model's name.
     assert client.get(f"/v2/models/{service['metadata']['name']}/ready").status == 200
 
 
 def containers(dask=False):
-    """Tallyd's, or those of dask's own programs."""
+    """Containers of tallyd, or of dask's own programs."""
     for path, document in documents():
         spec = document.get("spec", {})
         spec = spec.get("template", {}).get("spec", spec) if "template" in spec else spec
@@ -60,7 +60,7 @@ def test_the_settings_of_a_container_are_tallyds(container):
 def test_a_container_has_a_fixed_tag_and_nodes_pull_it_once():
     version = re.search(r"^VERSION := (.*)$", (TOP / "Makefile").read_text(), re.M)[1]
     found = [one.values[0] for one in (*containers(), *containers(dask=True))]
-    policies = [one["imagePullPolicy"] for one in found if "image" in one]  # patches have none
+    policies = [one["imagePullPolicy"] for one in found if "image" in one]  # patches have no policy
     assert len(policies) == 5 and set(policies) == {"IfNotPresent"}
     for path in FOLDER.rglob("kustomization.yaml"):
         for image in yaml.safe_load(path.read_text()).get("images", ()):
@@ -101,7 +101,7 @@ def test_dask_accepts_the_arguments_of_its_containers(container):
         if one.get("kind") == "Service" and one["metadata"]["name"] == SCHEDULER
     ]
     assert options["scheduler"] == f"tcp://{SCHEDULER}:{service['spec']['ports'][0]['port']}"
-    # The tallyd beside it.
+    # The worker uses the tallyd in the same pod.
     (sidecar,) = [p.values[0] for p in containers() if "dask" in p.id]
     listen = {one["name"]: one.get("value") for one in sidecar["env"]}["TALLY_LISTEN"]
     assert container["env"] == [{"name": "TALLY_URL", "value": f"http://{listen}"}]

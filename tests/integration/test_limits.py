@@ -1,4 +1,4 @@
-"""Limits and deadlines, each on a private server with small ones."""
+"""Limits and deadlines, each on a separate server with small values."""
 
 import concurrent.futures
 import contextlib
@@ -42,12 +42,12 @@ def one_post(server, path, body, headers=None):
 
 
 def be_slow(server):
-    """Let two seconds pass, after which requests that hold memory and do not move may be cut. They
-    count from the first heartbeat that looks at them."""
+    """Let two seconds pass. After that, requests that hold memory without progress may be cut; the
+    time counts from the first heartbeat that sees them."""
     server.pass_time_awake(2.7)
 
 
-# What a client may do about a limit on size.
+# Advice of an error about a size.
 LESS = ["send less at once", "along any axis, along the summed one in parts", "ask the operator"]
 
 # Size of the body ---------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_a_body_at_the_limit_is_served_and_one_byte_more_is_413(small_server):
 
 @pytest.mark.parametrize("size", [MIB + 1, 4 * MIB, 32 * MIB])
 def test_413_reaches_a_client_that_is_still_sending(small_server, size):
-    """It writes its whole body before it reads, as many clients do."""
+    """The client writes its whole body before it reads, as many clients do."""
     with small_server.wire() as wire:
         try:
             wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW]))
@@ -104,7 +104,7 @@ def test_413_for_a_chunked_body_that_grows_too_long(small_server, asks):
         try:
             calls.expect_error(wire.answer(), 413)
         except (ConnectionResetError, ConnectionError):
-            pass  # cut off mid-body: no answer can be sent there
+            pass  # the connection was closed inside the body: the client cannot read an answer
     assert works(small_server)
 
 
@@ -174,7 +174,7 @@ def test_a_tensor_that_never_fits_is_413_before_its_body(tight_server):
     ids=["text", "packed text", "packed tensor"],
 )
 def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fields):
-    """Whatever is in it."""
+    """The refusal depends only on the announced length, whatever the body contains."""
     with tight_server.wire() as wire:
         wire.send(
             f"POST /v1/cumsum{query} HTTP/1.1\r\nHost: x\r\n{fields}\r\n"
@@ -186,7 +186,7 @@ def test_a_body_that_never_fits_is_413_before_it_is_read(tight_server, query, fi
 
 
 def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
-    """One broadcast element, 64 MiB of answer."""
+    """The body has one element, and strides of 0 repeat it for an answer of 64 MiB."""
     client = tight_server.client()
     answer = client.post(f"/v1/cumsum?dtype=int8&shape={64 * MIB}&strides=0", b"\x01", calls.RAW)
     assert answer.status in (413, 503), answer
@@ -198,7 +198,7 @@ def test_a_small_body_cannot_ask_for_a_large_output(tight_server):
 def test_a_small_request_is_503_while_others_hold_all_memory_and_served_when_they_gave_way(
     start_server,
 ):
-    """Large ones wait instead: tests/integration/test_admission.py."""
+    """A large request would wait and not get 503: see tests/integration/test_admission.py."""
     server = start_server("--memory-budget", "1MiB", moves_clock=True)
     size = 400 * 1024
     path = f"/v1/cumsum?dtype=int8&shape={size}"
@@ -216,7 +216,7 @@ def test_a_small_request_is_503_while_others_hold_all_memory_and_served_when_the
 
 
 def test_sizes_whose_sum_overflows_are_refused(tight_server):
-    """An output of n bytes and its text of 5 n: 2**64 and a little."""
+    """The output of n bytes and its text of 5 n bytes add up to slightly more than 2**64."""
     size = 2**64 // 6 + 1
     document = {"data": [1, 2], "dtype": "int8", "shape": [2], "output_strides": [size - 1]}
     client = tight_server.client()
@@ -259,17 +259,17 @@ def test_declared_bytes_that_never_come_are_not_touched(start_server):
 
 
 # Queue and deadlines ------------------------------------------------------------------------
-# With --batch-delay-us a device waits for company: work stays queued for a known time.
+# With --batch-delay-us a device waits for more requests: work stays queued for a known time.
 
 
 @pytest.fixture
 def busy_server(start_server, tmp_path):
-    """make(): a service whose device takes long for each request, and has one."""
+    """make(): a service whose device is slow and busy with one request."""
 
     def make():
         fault = tmp_path / "fault"
         fault.write_text("")
-        # With a delay nothing is computed on the HTTP thread, which would have to wait, too.
+        # With a batch delay the HTTP thread computes nothing itself; otherwise it would block.
         env = {"TALLY_TEST_CL_FAULT": f"@{fault}"}
         server = start_server("--batch-delay-us", "1", env=env, binary=FAULTY)
         assert one_post(server, PATH, BODY).body == SUMS
@@ -297,7 +297,7 @@ def test_a_deadline_that_passes_in_the_queue_is_504(busy_server):
 def test_of_the_servers_time_and_the_clients_the_shorter_one_counts(
     start_server, own_ms, header_ms
 ):
-    """0: the server has none."""
+    """own_ms is --request-timeout-ms; 0: the server has no time limit of its own."""
     server = start_server("--request-timeout-ms", str(own_ms))
     headers = [] if header_ms is None else [("X-Request-Timeout-Ms", str(header_ms))]
     with server.wire() as wire:
@@ -318,9 +318,11 @@ def test_a_deadline_that_is_no_number_is_refused(client, value):
 
 
 def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server):
-    """How long they have waited says nothing of how long the next one will."""
+    """The first request has waited for its batch for as long as the deadline of the second one
+    allows. The service must not conclude that the second one will wait as long, and refuse
+    it."""
     server = start_server("--batch-delay-us", "1000000")
-    for _ in range(5):  # a machine that stands still for so long passes the deadline itself
+    for _ in range(5):  # repeated, since on a machine that stops for 0.4 s the deadline passes
         with server.wire() as wire:
             wire.send(post_bytes(PATH, BODY, [RAW]))
             until(lambda: server.metric("tally_queue_oldest_seconds") > 0.4)
@@ -333,7 +335,7 @@ def test_a_deadline_is_not_given_up_because_others_wait_for_company(start_server
 
 @pytest.mark.parametrize("timeout_us, header_ms", [(50_000, None), (60_000_000, "50")])
 def test_v2_timeout_is_503_as_triton_says_it(busy_server, timeout_us, header_ms):
-    """Of the header's time and the document's the shorter one counts."""
+    """The shorter of the header's and the document's time counts."""
     client = busy_server().client()
     document = {
         "parameters": {"timeout": timeout_us},
@@ -349,7 +351,7 @@ def test_v2_timeout_is_503_as_triton_says_it(busy_server, timeout_us, header_ms)
 
 def test_a_full_queue_is_503_with_retry_after_and_no_wrong_answer(start_server):
     server = start_server("--queue-depth", "2", "--batch-delay-us", "1000000")
-    dtypes = ["int32", "uint32", "float32"] * 8  # kinds that never share a batch
+    dtypes = ["int32", "uint32", "float32"] * 8  # types that never share a batch
     answers = in_parallel(
         [
             lambda dtype=dtype: one_post(
@@ -373,8 +375,9 @@ def test_a_full_queue_is_503_with_retry_after_and_no_wrong_answer(start_server):
 def test_one_client_over_its_share_is_429(start_server):
     server = start_server("--per-client-requests", "1", "--batch-delay-us", "1000000")
     kept = server.client()
-    assert kept.get("/livez").status == 200  # while it has a connection open, it is known
-    for retry in ("1", "2"):  # as long as its requests took
+    # the server keeps its record of a client while the client has a connection open
+    assert kept.get("/livez").status == 200
+    for retry in ("1", "2"):  # seconds that requests of this client took so far
         answers = in_parallel([lambda: one_post(server, PATH, BODY) for _ in range(4)])
         assert sorted(answer.status for answer in answers) == [200, 429, 429, 429]
         refused = next(answer for answer in answers if answer.status == 429)
@@ -384,8 +387,7 @@ def test_one_client_over_its_share_is_429(start_server):
     kept.close()
 
 
-# A small request on its way through the queue is not suspended: libmicrohttpd goes on looking at
-# its connection.
+# The connection of a small request in the queue is not suspended: libmicrohttpd keeps watching it.
 
 
 def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(start_server):
@@ -395,9 +397,10 @@ def test_clients_that_reset_while_the_device_has_their_request_cost_nothing(star
     for wire in wires:
         wire.reset()
     server.await_active(0)
-    until(lambda: server.metric("tally_connections") == 1)  # the one that asks
+    # the only connection is that of this query
+    until(lambda: server.metric("tally_connections") == 1)
     assert server.metric("tally_clients_gone_total") == 20
-    assert works(server)  # and nobody's share is used up
+    assert works(server)  # the client's quota is free again
 
 
 HALF_CLOSED = {
@@ -420,7 +423,8 @@ HALF_CLOSED = {
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 @pytest.mark.parametrize("name", HALF_CLOSED)
 def test_a_client_that_has_closed_its_side_gets_its_answer(start_server, name, framing):
-    """As nc -N does, and shutdown(SHUT_WR); the device takes longer than several heartbeats."""
+    """The client half-closes its connection, as `nc -N` and shutdown(SHUT_WR) do. The device
+    answers only after several heartbeats of the loop."""
     path, body, expected, flags = HALF_CLOSED[name]
     server = start_server("--batch-delay-us", "900000", *flags)
     request = post_bytes(path, body, [RAW])
@@ -436,7 +440,7 @@ def test_a_client_that_has_closed_its_side_gets_its_answer(start_server, name, f
 
 
 def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_server):
-    """The codec threads have it meanwhile."""
+    """A codec thread owns the request when the client half-closes its connection."""
     server = start_server("--inline-json-bytes", "64", "--batch-delay-us", "600000")
     client = server.client()
     expected = client.post_json("/v1/cumsum", {"data": list(range(5000))}).body
@@ -447,7 +451,8 @@ def test_a_client_that_has_closed_its_side_gets_the_answer_to_a_long_text(start_
         assert wire.send(request).half_close().answer().body == expected
 
 
-WIDE_ROWS = 3 * MIB  # of three: more than a budget of 16 MiB has left beside the holders
+# bytes of a row; three rows do not fit into the memory that the holders leave of 16 MiB
+WIDE_ROWS = 3 * MIB
 ROWS_PATH = f"/v1/cumsum?dtype=int8&shape=3,{WIDE_ROWS}&strides=1,0"
 ROWS = b"\1\2\3"
 ROWS_SUMS = b"".join(bytes([at]) * WIDE_ROWS for at in (1, 3, 6))
@@ -458,7 +463,7 @@ def in_chunks(head, *pieces):
 
 
 def rows_request(framing):
-    """A few bytes of a body, for which there is no memory yet."""
+    """A request with a body of a few bytes, whose sums need more memory than is free."""
     head = f"POST {ROWS_PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n".encode()
     to_chunk = head + b"Transfer-Encoding: chunked\r\n"
     packed = gzip.compress(ROWS)
@@ -478,12 +483,13 @@ def rows_request(framing):
 
 @pytest.fixture
 def short_of_memory(start_server):
-    """A service whose memory others hold, and they."""
+    """A service, and the requests that hold its memory."""
     flags = ("--memory-budget", "16MiB", "--min-upload-rate", "0", "--http-loops", "1")
     server = start_server(*flags)
     size = 6 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
-    # Of the connections that it serves in one go libmicrohttpd treats the oldest differently.
+    # libmicrohttpd treats the oldest one of its connections differently. These three are older
+    # than the connections under test.
     beside = [server.wire() for _ in range(3)]
     holders = [server.wire().send(request[: len(request) - MIB]) for _ in range(2)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 10 * MIB)
@@ -498,7 +504,8 @@ def short_of_memory(start_server):
 def test_a_client_that_closes_its_side_while_the_end_of_its_body_waits_for_memory_is_answered(
     short_of_memory, framing
 ):
-    """What was read of the body had not been taken, and libmicrohttpd met the end of the stream first."""
+    """While the request waits for memory, the service does not consume the body. libmicrohttpd
+    therefore sees the end of the client's stream before the service has all of the body."""
     server, holders = short_of_memory
     with server.wire() as wire:
         wire.send(rows_request(framing))
@@ -524,7 +531,7 @@ def test_a_pipe_whose_first_request_waits_for_memory_is_answered_to_its_end(shor
 
 
 def long_request(kind):
-    """Of some MiB, for which there is no memory yet."""
+    """A request with a body of several MiB, which needs more memory than is free."""
     size = 6 * MIB
     path = f"/v1/cumsum?dtype=int8&shape={size}"
     if kind == "packed":
@@ -544,7 +551,7 @@ def long_request(kind):
 def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_told_at_once(
     short_of_memory, kind
 ):
-    """Before there is memory: what is missing of the body will never come."""
+    """No memory is available yet, and the missing part of the body will never arrive."""
     server, _ = short_of_memory
     with server.wire() as wire:
         wire.send(rows_request("length")[:-1] if kind == "rows" else long_request(kind)[:60000])
@@ -552,7 +559,7 @@ def test_a_client_that_closes_its_side_inside_a_body_that_waits_for_memory_is_to
         wire.half_close()
         calls.expect_error(wire.answer(), 400, "length_mismatch")
         assert wire.closed()
-    assert server.metric("tally_slow_clients_total") == 0  # whoever has the memory kept it
+    assert server.metric("tally_slow_clients_total") == 0  # no holder of memory was cut
     assert server.metric("tally_active_requests") == 3
 
 
@@ -563,7 +570,7 @@ def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(sho
     until(lambda: server.metric("tally_admission_waiting") == len(kinds))
     for wire in wires:
         wire.close()
-    # The holders, three beside them, and the one that asks.
+    # the connections of the holders, the three older ones, and that of the query
     until(lambda: server.metric("tally_connections") == len(holders) + 3 + 1)
     assert server.metric("tally_slow_clients_total") == 0
     assert server.metric("tally_active_requests") == 3
@@ -572,7 +579,9 @@ def test_clients_that_leave_inside_bodies_that_wait_for_memory_leave_nothing(sho
 def test_a_request_that_waits_for_memory_does_not_get_the_refusal_of_a_malformed_one(
     short_of_memory,
 ):
-    """Of two who may have sent it none is told in JSON."""
+    """libmicrohttpd does not say which connection sent malformed bytes. The service answers in
+    JSON only if a single connection can have sent them, and the waiting request must not count
+    as one."""
     server, holders = short_of_memory
 
     def says(wire, line):
@@ -582,14 +591,15 @@ def test_a_request_that_waits_for_memory_does_not_get_the_refusal_of_a_malformed
     with server.wire() as waiting, server.wire() as wire:
         waiting.send(rows_request("chunks")[:-3])
         until(lambda: says(wire, b"tally_admission_waiting 1"))
-        # Those two, the holders and three more: whoever asked before has been seen to leave.
+        # Wait until only these two connections, the holders and the three older ones remain:
+        # the server has then noticed that the connections of earlier queries were closed.
         until(lambda: says(wire, b"tally_connections %d" % (2 + len(holders) + 3)))
         wire.send(b"GET /livez HTTP/9.9\r\nHost: x\r\n\r\n")
         calls.expect_error(wire.answer(), 505, "http_version")
 
 
 def test_chunks_behind_one_that_waits_for_memory_are_still_read_as_chunks(short_of_memory):
-    """What follows is malformed; who sent it is refused, and nothing is left of it."""
+    """The next chunk is malformed: its request is refused, and all of its state is freed."""
     server, holders = short_of_memory
     with server.wire() as wire:
         wire.send(rows_request("chunks")[: -len(b"0\r\n\r\n")] + b"zz\r\n")
@@ -612,7 +622,7 @@ def test_a_pipe_that_is_closed_behind_the_last_request_is_answered_to_its_end(st
 
 @pytest.mark.parametrize("size", [4, MIB])
 def test_a_client_that_is_killed_while_it_waits_is_noticed(start_server, size):
-    """Its connection is reset, as one is by a process that dies with an answer unread."""
+    """The connection is reset, as for a process that dies with an unread answer."""
     server = start_server("--batch-delay-us", "1000000")
     with server.wire() as wire:
         wire.send(post_bytes(f"/v1/cumsum?dtype=int8&shape={size}&strides=0", b"\x01", [RAW]))
@@ -631,7 +641,8 @@ def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server)
         idle = [stack.enter_context(server.wire()) for _ in range(300)]
         until(lambda: server.metric("tally_connections") == len(wires) + len(idle) + 1)
 
-        def is_noticed():  # in the second that the request waits for peers
+        # whether it is noticed in the second for which the request waits for its batch
+        def is_noticed():
             wire = wires.pop()
             wire.send(waits)
             server.await_active(1)
@@ -639,7 +650,8 @@ def test_a_client_that_is_killed_while_many_others_idle_is_noticed(start_server)
             server.await_active(0)
             return server.metric("tally_clients_gone_total") > 0
 
-        while not is_noticed():  # a machine that stands still may be late
+        # repeated, since a machine that stops may let the server notice too late
+        while not is_noticed():
             assert wires
         for wire in wires:
             wire.close()
@@ -754,10 +766,11 @@ def test_who_closes_his_side_inside_a_body_gets_a_400_or_nothing_and_the_connect
 
 
 def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_window(start_server):
-    """A service that goes on after a stop (docker pause) finds its buffers full. It reads what has come
-    until the time of the body is over, and closes: by then the client, which was told that there was
-    no room, may have sent all that it has, which is not all that it promised. It must see that nobody
-    reads on. Where the window is closed still: tests/unit/test_conn_cut.c."""
+    """After a stop (docker pause) the service finds its socket buffers full. It reads the
+    available bytes until the time of the body is over, and closes the connection. By then the
+    client may have sent all bytes that it has, fewer than it announced. The client must notice
+    that the service reads nothing more. tests/unit/test_conn_cut.c tests the case in which the
+    window is still closed."""
     server = start_server("--body-timeout-ms", "2000", moves_clock=True)
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={MIB}", bytes(MIB), [RAW])
     head = request[: len(request) - MIB].replace(b"%d" % MIB, b"%d" % (512 * MIB))
@@ -770,7 +783,8 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
         with pytest.raises(TimeoutError):
             wire.send(bytes(64 * MIB))
         server.signal(signal.SIGCONT)
-        wire.socket.settimeout(10)  # for each MiB: a busy machine takes as long for all of them
+        # seconds for each MiB: plenty even on a busy machine
+        wire.socket.settimeout(10)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             for _ in range(512 - 64 - 1):
                 wire.send(bytes(MIB))
@@ -780,8 +794,8 @@ def test_a_client_that_is_cut_off_inside_its_body_does_not_hang_in_a_closed_wind
 
 
 def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_was(start_server):
-    """docker pause, a machine that is moved: all bounds have passed when it goes on, and what came
-    meanwhile waits unread."""
+    """After docker pause, or the migration of a virtual machine, all deadlines have passed when
+    the service continues, and the bytes that arrived meanwhile are unread."""
     flags = ["--header-timeout-ms", "5000", "--body-timeout-ms", "5000", "--idle-timeout-s", "5"]
     server = start_server(*flags, "--request-timeout-ms", "600000", moves_clock=True)
     request = post_bytes("/v1/cumsum?dtype=int8&shape=4", bytes(4), [RAW])
@@ -792,7 +806,7 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
         wires = {name: stack.enter_context(server.wire()) for name in begun}
         for name, sent in begun.items():
             wires[name].send(request[:sent]).await_read()
-        until(lambda: server.metric("tally_connections") == 5)  # with the one that asks
+        until(lambda: server.metric("tally_connections") == 5)  # the count includes this query
         server.signal(signal.SIGSTOP)
         until(server.is_stopped)
         kept.send(request)
@@ -805,7 +819,8 @@ def test_who_sends_while_the_service_stands_still_is_answered_however_long_that_
 
 
 def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start_server):
-    """As on a machine on which it hardly ever has a processor."""
+    """The clock advances by two seconds before every heartbeat, as on a machine where the
+    service hardly ever gets a processor."""
     server = start_server("--header-timeout-ms", "5000", moves_clock=True)
     with server.wire() as wire:
         wire.send(b"GET /livez HTTP/1.1\r\nHost: ").await_read()
@@ -819,7 +834,7 @@ def test_bounds_hold_in_a_service_that_stands_still_before_every_heartbeat(start
 
 
 def test_a_request_line_that_trickles_in_behind_an_answer_is_cut_off(start_server):
-    """Each byte moves libmicrohttpd's own timeout."""
+    """libmicrohttpd's own timeout does not help: each byte restarts it."""
     flags = ["--header-timeout-ms", "5000", "--idle-timeout-s", "5"]
     server = start_server(*flags, moves_clock=True)
     with server.wire() as wire:
@@ -848,19 +863,21 @@ def test_a_client_that_sends_slowly_after_its_refusal_is_disconnected(start_serv
         for _ in range(2):
             wire.send(b"x").await_read()
             server.pass_time_awake(0.9)
-        server.await_active(1)  # it is read from, for ten seconds
+        # the server reads further bytes of this connection for ten seconds
+        server.await_active(1)
         server.pass_time_awake(9)
         server.await_active(0)
     assert works(server)
 
 
-@pytest.mark.release_only  # where no clock can be moved libmicrohttpd's idle timeout comes first
+# without a movable clock libmicrohttpd's idle timeout ends the connection first
+@pytest.mark.release_only
 def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_server):
-    """Once the time is over that an idle connection has."""
+    """An answer may take the idle timeout plus the time of its bytes at the minimum rate."""
     flags = ["--min-upload-rate", "512KiB", "--idle-timeout-s", "8", "--http-loops", "1"]
     server = start_server(*flags, moves_clock=True)
     with wide(server) as wire:
-        assert wire.socket.recv(1) == b"H"  # it has begun
+        assert wire.socket.recv(1) == b"H"  # the answer has begun
 
         def read_on():
             server.pass_time_awake(0.9)
@@ -868,9 +885,9 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
 
         for _ in range(10):
             read_on()
-        for _ in range(4):  # by then it would be over
-            assert server.metric("tally_active_requests") == 2  # and this one
-        # Its six MiB have twelve seconds more.
+        for _ in range(4):  # the idle timeout has passed, but the answer is still being sent
+            assert server.metric("tally_active_requests") == 2  # the count includes this query
+        # At the minimum rate, the 6 MiB of the answer may take twelve seconds more.
         with contextlib.suppress(ConnectionError):
             while server.metric("tally_active_requests") == 2:
                 read_on()
@@ -879,30 +896,30 @@ def test_an_answer_that_is_read_slower_than_the_minimum_rate_is_cut_off(start_se
 
 
 def test_a_body_slower_than_the_minimum_rate_is_cut_off(start_server):
-    server = start_server("--min-upload-rate", "64KiB", moves_clock=True)
-    size = 4 * MIB
+    server = start_server("--min-upload-rate", "85KiB", moves_clock=True)
+    size = 8 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
     with server.wire() as wire:
-        wire.send(request[: MIB + 1000])
-        # Memory comes in powers of two: by then a MiB has been read.
-        until(lambda: server.metric("tally_memory_reserved_bytes") > MIB)
-        server.pass_time_awake(GRACE_S + 1.5)
-        wire.send(request[MIB + 1000 : 2 * MIB + 1000])  # at more than the rate so far
+        wire.send(request[: 2 * MIB + 1000])  # enough for 24 seconds
+        # The buffer grows in powers of two: when it exceeds 2 MiB, the server has read 2 MiB.
         until(lambda: server.metric("tally_memory_reserved_bytes") > 2 * MIB)
-        server.pass_time_awake(2 * MIB / 65536)
+        server.pass_time_awake(GRACE_S + 1.5)
+        wire.send(request[2 * MIB + 1000 : 4 * MIB + 1000])  # faster than the rate so far
+        until(lambda: server.metric("tally_memory_reserved_bytes") > 4 * MIB)
+        server.pass_time_awake(4 * MIB / (85 * 1024))
         says = "--min-upload-rate"
         calls.expect_error(wire.answer(), 408, "request_timeout", says=says)
         assert wire.closed()
     assert works(server)
 
 
-GRACE_S = 10  # before the rate of a body counts
-WIDE = 6 * MIB  # of answer; one byte asks for it
+GRACE_S = 10  # seconds before the rate of a body counts
+WIDE = 6 * MIB  # bytes of an answer that one byte requests
 WIDE_PATH = f"/v1/cumsum?dtype=int8&shape={WIDE}&strides=0"
 
 
 def wide(server, path=None):
-    """A client that has sent a request with a long answer and does not read it yet."""
+    """A client that has sent a request with a long answer, which it does not read yet."""
     wire = server.wire()
     if path is not None:
         wire.close()
@@ -914,7 +931,8 @@ def wide(server, path=None):
 
 
 def read_at(wires, rate, over):
-    """Read so many bytes a second of each until over(); how many connections ended."""
+    """Read `rate` bytes per second from each wire until over(); returns how many connections
+    ended."""
     ended = set()
     while not over():
         for wire in set(wires) - ended:
@@ -928,8 +946,9 @@ def read_at(wires, rate, over):
 
 
 def test_a_client_that_sends_on_and_reads_late_gets_every_answer(start_server, tmp_path):
-    """Where its socket is full, 100 Continue waits on some of the connections, and the chunks behind
-    it wait, too: they are not chunks that cannot be read."""
+    """The client does not read, so its sockets are full. On some connections the server cannot
+    send 100 Continue yet and does not read the following chunks. It must not take them for
+    bytes that it will never be able to read (deadlines.c)."""
     path = str(tmp_path / "s")
     server = start_server("--listen", f"unix:{path}")
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: {calls.RAW}\r\n"
@@ -941,7 +960,7 @@ def test_a_client_that_sends_on_and_reads_late_gets_every_answer(start_server, t
         wire.settimeout(30)
         wire.connect(path)
         wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * at + request * count)
-    time.sleep(1.6)  # which is what the server gives them
+    time.sleep(1.6)  # longer than the STUCK_SWEEPS heartbeats of deadlines.c
     for at, wire in enumerate(wires):
         got = b""
         while got.count(SUMS) < count:
@@ -965,7 +984,7 @@ def test_an_answer_has_a_deadline_however_steadily_it_is_read(start_server):
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_the_slowest_readers_are_closed_when_memory_is_lacking(start_server, tmp_path, kind):
-    """Two slow readers hold what there is; a third waits, and is soon served."""
+    """Two slow readers hold all memory; a third client waits, and is soon served."""
     path = str(tmp_path / "s")
     flags = ["--memory-budget", "16MiB", "--listen", f"unix:{path}"]
     server = start_server(*flags, moves_clock=True)
@@ -986,13 +1005,14 @@ def test_the_slowest_readers_are_closed_when_memory_is_lacking(start_server, tmp
         ended = read_at(readers, 64 * 1024, asking.done)
         asking.result()
     assert statuses == [200]
-    assert ended <= 1 and server.metric("tally_slow_clients_total") == 1  # not both
+    # only one of the two readers was closed
+    assert ended <= 1 and server.metric("tally_slow_clients_total") == 1
     for wire in readers:
         wire.close()
 
 
 def test_a_slow_reader_is_left_alone_while_memory_is_enough(start_server):
-    """Past two seconds of slowness, a refusal is what makes the difference."""
+    """After two seconds of slowness, the client is cut only if another request lacks memory."""
     server = start_server("--memory-budget", "16MiB", moves_clock=True)
     with wide(server) as reader:
         until(lambda: server.metric("tally_memory_reserved_bytes") >= WIDE, 20)
@@ -1022,14 +1042,15 @@ def test_the_slowest_senders_are_closed_when_memory_is_lacking(tight_server):
 
 
 def test_a_request_that_is_refused_inside_its_body_gives_its_memory_back_at_once(start_server):
-    """Before its client knows, which may keep the connection open for ten seconds."""
+    """The memory is free before the client has read the refusal. The client may keep the
+    connection open for ten seconds more."""
     server = start_server()
     size = 8 * MIB
     fields = [RAW, ("X-Request-Timeout-Ms", "300")]
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), fields)
     with server.wire() as wire:
         calls.expect_error(wire.send(request[: size // 2]).answer(), 504, "deadline_passed")
-        assert server.metric("tally_active_requests") == 2  # and this one
+        assert server.metric("tally_active_requests") == 2  # the count includes this query
         assert server.metric("tally_memory_reserved_bytes") == 0
         assert server.metric("tally_memory_promised_bytes") == 0
 
@@ -1038,7 +1059,8 @@ def test_one_refusal_of_memory_has_one_relief_however_many_threads_there_are(sta
     server = start_server("--memory-budget", "32MiB", "--http-loops", "2", moves_clock=True)
     size = 3 * MIB
     request = post_bytes(f"/v1/cumsum?dtype=int8&shape={size}", bytes(size), [RAW])
-    senders = [server.wire().send(request[:-1000]) for _ in range(9)]  # four and five of them
+    # one of the two loops gets four of these connections, the other one five
+    senders = [server.wire().send(request[:-1000]) for _ in range(9)]
     until(lambda: server.metric("tally_memory_reserved_bytes") >= 9 * size - 9000, 20)
     be_slow(server)
     path = f"/v1/cumsum?dtype=int8&shape={size + MIB}"
@@ -1063,7 +1085,7 @@ def test_idle_connections_are_closed(start_server):
 
 
 def test_a_client_that_stops_within_a_body_is_refused_after_the_idle_timeout(start_server):
-    """libmicrohttpd's own timeout ends a connection without a word."""
+    """libmicrohttpd's own timeout would close a connection without an answer."""
     server = start_server("--idle-timeout-s", "1", "--min-upload-rate", "0")
     chunked = (
         b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n[1,2,\r\n"
@@ -1089,8 +1111,8 @@ def test_a_client_that_reads_nothing_is_disconnected_after_the_idle_timeout_and_
 
 
 def test_a_head_that_comes_before_its_body_is_acknowledged_at_once(start_server):
-    """Linux does it after 40 ms on a connection that had an answer; until then the system of a client
-    that sends little at a time (Nagle's algorithm) keeps the body."""
+    """Linux delays the acknowledgement by 40 ms on a connection that had an answer; until then, the
+    client's system holds back a small body (Nagle's algorithm)."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
         head = ASK[: -len(BODY)]
@@ -1105,7 +1127,7 @@ def test_a_head_that_comes_before_its_body_is_acknowledged_at_once(start_server)
 
 ASK = post_bytes(PATH, BODY, [RAW])
 BEGIN, END = ASK[:-1], ASK[-1:]
-ANY_RATE = ("--min-upload-rate", "0")  # a body may take as long as it likes
+ANY_RATE = ("--min-upload-rate", "0")  # no minimum rate for a body
 
 
 @pytest.mark.parametrize("loops, limit", [("1", 4), ("3", 10)])
@@ -1122,7 +1144,8 @@ def test_at_the_connection_limit_clients_wait_and_are_served_as_others_leave(
         assert all(answered(wire) for wire in inside)
         waiting = server.wire()
         waiting.send(ASK)
-        for wire in inside:  # all loops have been round with a client at the door
+        # the answers show that all loops have run while a client waited to be accepted
+        for wire in inside:
             assert answered(wire) and not has_answer(waiting)
         inside[0].close()
         started = time.monotonic()
@@ -1140,13 +1163,13 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
         wire.send(END + BEGIN)
 
     for _ in range(60):
-        # A connection without a byte is idle, and might be evicted for the next one.
+        # A connection without a byte is idle, and could be evicted for the next one.
         wires = [server.wire().send(BEGIN) for _ in range(limit + 15)]
         for wire in wires:
             ask(wire)
         until(lambda wires=wires: sum(map(has_answer, wires)) >= limit)
         inside = [wire for wire in wires if has_answer(wire)]
-        for wire in inside:  # all loops have been round
+        for wire in inside:  # the answers show that all loops have run
             assert wire.answer().status == 200
             ask(wire)
             assert wire.answer().status == 200
@@ -1155,7 +1178,7 @@ def test_loops_that_accept_at_the_same_moment_keep_to_the_limit(start_server):
             wire.close()
 
 
-FULL = 6  # connections, of which one client has all
+FULL = 6  # value of --max-connections; a client opens nearly all of them
 FULL_FLAGS = ("--max-connections", str(FULL), "--header-timeout-ms", "100000")
 
 
@@ -1179,7 +1202,7 @@ def test_at_the_connection_limit_a_client_that_asks_for_nothing_is_evicted_for_a
             says = ("--max-connections", "send the request again")
             calls.expect_error(ended[0].answer(), 408, "request_timeout", says=says)
         assert ended[0].closed()
-        with server.wire(source="127.0.0.4") as another:  # one after the other
+        with server.wire(source="127.0.0.4") as another:  # connections in sequence
             assert another.send(ASK).answer().body == SUMS
     assert watch.metric("tally_connections_evicted_total") >= 1
     for wire in (watch, *idle):
@@ -1192,7 +1215,9 @@ def test_at_the_connection_limit_an_answer_that_is_not_read_is_cut_for_another_c
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     long = post_bytes(f"/v1/cumsum?dtype=int8&shape={32 << 20}&strides=0", b"\1", [RAW])
     unread = []
-    for _ in range(FULL):  # and with the next request sent, which nobody will read
+    # each also sends a second request, which the server cannot read before the first answer
+    # ends
+    for _ in range(FULL):
         unread.append(server.wire(source="127.0.0.2").send(long + ASK))
         assert unread[-1].socket.recv(1) == b"H"
     with server.wire(source="127.0.0.3") as other:
@@ -1205,10 +1230,12 @@ def test_at_the_connection_limit_an_answer_that_is_not_read_is_cut_for_another_c
 def test_a_client_with_one_connection_keeps_it_at_the_connection_limit(start_server):
     server = start_server("--http-loops", "1", *FULL_FLAGS)
     kept = [server.wire(source=f"127.0.0.{at + 10}").send(ASK) for at in range(FULL - 2)]
-    for _ in range(3):  # who has many is who has them now
+    # each new connection lets the server look for the client with the most connections
+    for _ in range(3):
         with server.wire(source="127.0.0.10") as over:
             assert over.send(ASK).answer().body == SUMS
-        until(lambda: server.metric("tally_connections") == FULL - 1)  # with the one that asks
+        # the count includes this query
+        until(lambda: server.metric("tally_connections") == FULL - 1)
     pair = [server.wire(source="127.0.0.2").send(ASK) for _ in range(2)]
     assert all(wire.answer().body == SUMS for wire in [*kept, *pair])
     with server.wire(source="127.0.0.3") as other:
@@ -1226,7 +1253,8 @@ def test_where_descriptors_are_few_connections_are_evicted_before_they_are_used_
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)),
     )
     most = server.metric("tally_connections_limit")
-    assert most == descriptors / 4  # two of each connection, and as many for all else
+    # half of the descriptors are for connections, two for each, and half for everything else
+    assert most == descriptors / 4
     assert f"only {descriptors} file descriptors are allowed" in server.log
     idle = [server.wire(source="127.0.0.2") for _ in range(descriptors)]
     with server.wire(source="127.0.0.3") as other:
@@ -1245,9 +1273,9 @@ def test_without_a_descriptor_left_clients_wait_and_are_served_as_others_leave(s
     waiting = server.wire()
     waiting.send(post_bytes(PATH, BODY, [RAW]))
     first.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert first.answer().status == 200  # the loop has been round with a client at the door
+    assert first.answer().status == 200  # the loop has run while a client waited to be accepted
     ticks = server.sleeps()
-    until(lambda: server.sleeps() > ticks + 10)  # and again, at ten heartbeats
+    until(lambda: server.sleeps() > ticks + 10)  # the loop runs again at each of ten heartbeats
     assert server.log.count("no file descriptor") <= len(server.thread_seconds("tally-http"))
     first.close()
     assert waiting.answer().body == SUMS
@@ -1269,7 +1297,7 @@ def test_more_http_loops_serve_alike(start_server):
 
 
 def test_connections_are_dealt_out_among_the_http_threads(start_server):
-    """A burst of them, too, of which one thread may accept all."""
+    """The connections arrive in a burst, which one thread alone could accept."""
     server = start_server("--http-loops", "2")
     wires = [server.wire() for _ in range(16)]
     for _ in range(20):

@@ -1,4 +1,5 @@
-"""The check for circles finds circles of includes and of calls in a folder, in objects that are up to date."""
+"""The circle check finds circles of includes and of calls within a folder, from up-to-date
+objects."""
 
 import shutil
 import subprocess
@@ -14,14 +15,14 @@ import check_circles  # noqa: E402
 
 pytestmark = pytest.mark.release_only
 
-# The last of these calls nothing.
+# The last file calls nothing.
 LINE = {
     "proto/a.c": '#include "proto/b.h"\nint a(void);\nint a(void) { return b(); }\n',
     "proto/b.h": "int b(void);\n",
     "proto/b.c": '#include "proto/b.h"\nextern int c;\nint b(void) { return c; }\n',
     "proto/c.c": "extern int c;\nint c = 1;\n",
 }
-# This one calls the first.
+# The last file now calls the first.
 CLOSING = "int a(void);\nextern int c;\nint c = 1;\nint d(void);\nint d(void) { return a(); }\n"
 
 MAKEFILE = """\

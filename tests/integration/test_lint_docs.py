@@ -1,4 +1,5 @@
-"""The check of documents finds what is planted, and nothing in a page that is right; with git and without."""
+"""The document check finds each planted fault, and no fault in a correct page, in a tree with
+git and in one without."""
 
 import shutil
 import subprocess

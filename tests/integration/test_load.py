@@ -1,4 +1,4 @@
-"""Many clients, many requests, large tensors: right answers and flat memory."""
+"""Many clients, many requests, large tensors: correct answers and constant memory."""
 
 import concurrent.futures
 import json
@@ -45,7 +45,7 @@ def test_mixed_types_and_shapes_from_many_threads_never_mix_up_answers(server):
 
 
 def test_small_requests_are_not_held_up_by_large_ones(server):
-    """While large tensors keep coming, small requests still get through, and rightly."""
+    """While large tensors keep arriving, small requests are still answered correctly."""
     large = np.ones(8 * MIB, np.int32).tobytes()
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
 
@@ -176,8 +176,9 @@ def test_memory_of_large_tensors_is_given_back(start_server):
 
 
 def see_them_leave(server, wires, most):
-    """All of them at once; then no more than that is left of what they had."""
-    seen = server.sleeps() + 2  # the main thread has been round
+    """Close all connections at once, and wait until the server's memory is below `most`
+    bytes."""
+    seen = server.sleeps() + 2  # wait until the main thread has run twice
     until(lambda: server.sleeps() >= seen)
     for wire in wires:
         wire.close()
@@ -190,7 +191,7 @@ def see_them_leave(server, wires, most):
 
 
 def rss_at_rest(server):
-    """Bytes, once the devices are measured, which takes some memory for a moment."""
+    """Resident bytes after the devices are measured, which needs memory for a moment."""
     client = server.client()
     until(lambda: all(d["pace"] for d in client.get("/v1/devices").json()["devices"]))
     client.close()
@@ -199,7 +200,8 @@ def rss_at_rest(server):
 
 @pytest.mark.release_only
 def test_memory_of_a_burst_of_connections_is_given_back(start_server):
-    """16 KiB of buffer each; glibc keeps what it had of them."""
+    """Each connection has a buffer of 16 KiB. glibc keeps freed buffers until the service
+    returns them to the system."""
     server = start_server(moves_clock=True)
     before = rss_at_rest(server)
     wires = [server.wire() for _ in range(800)]
@@ -214,7 +216,8 @@ def test_memory_of_a_burst_of_connections_is_given_back(start_server):
 @pytest.mark.release_only
 @pytest.mark.parametrize("long", ["text", "target"])
 def test_after_a_burst_of_requests_only_their_short_records_stay_in_memory(start_server, long):
-    """15 KiB of each, and not 60."""
+    """A finished request leaves about 15 KiB in memory, not the 60 KiB of its long text or
+    target."""
     server = start_server("--max-header-bytes", "64KiB", moves_clock=True)
     before = rss_at_rest(server)
     body = json.dumps({"data": [1] * (20000 if long == "text" else 20), "dtype": "int8"}).encode()
@@ -234,7 +237,8 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
     server = start_server()
     head = b"POST /v1/cumsum?dtype=float32&shape=100000 HTTP/1.1\r\nHost: tally\r\n"
     head += b"Content-Type: application/octet-stream\r\nContent-Length: 400000\r\n\r\n"
-    may_leave = threading.Semaphore(0)  # 20 for each answer: a loop that is held up gets no more
+    # 20 permits per answer, so that a delayed server loop gets no more connections
+    may_leave = threading.Semaphore(0)
     done = threading.Event()
     left = []
 
@@ -258,5 +262,6 @@ def test_clients_that_leave_inside_a_body_take_nothing_from_others(start_server)
             may_leave.release(len(leavers))
         for leaver in leavers:
             leaver.result()
-    # Half a MiB for each connection that was not yet seen to be closed: not all that were opened.
+    # Only connections whose end the server has not yet seen hold half a MiB each; 2000 such
+    # connections would exceed this bound.
     assert server.rss_bytes() - before < 300 * MIB

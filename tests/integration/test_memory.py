@@ -1,4 +1,4 @@
-"""Peak memory of one request: a tensor is held once, and so is its text."""
+"""Peak memory of one request: the tensor is held only once, and so is its text."""
 
 import gzip
 import pathlib
@@ -12,13 +12,14 @@ from support.http import post_bytes
 from support.waiting import until
 
 MIB = 1 << 20
-SPARE = 8 * MIB  # stacks, buffers of connections; 1 to 2 MiB were seen
+SPARE = 8 * MIB  # memory for stacks and connection buffers, of which 1 to 2 MiB were measured
 
 
 def peak_of(server, send):
-    """Bytes of resident memory that a request needed at its peak, beyond what was there."""
+    """Bytes of resident memory that a request needed at its peak, in addition to the memory
+    before."""
     proc = pathlib.Path(f"/proc/{server.process.pid}")
-    (proc / "clear_refs").write_text("5")  # the peak starts anew
+    (proc / "clear_refs").write_text("5")  # resets the peak
     before = server.rss_bytes()
     send()
     line = next(x for x in (proc / "status").read_text().splitlines() if x.startswith("VmHWM"))
@@ -27,7 +28,7 @@ def peak_of(server, send):
 
 @pytest.fixture
 def fresh(start_server):
-    """A server that has run what it will run, but on small tensors."""
+    """A server that has run all relevant code, on small tensors."""
     server = start_server("--log-requests", "false")
     client = server.client(120)
     for shape in ((3, 4), (1 << 19,), (1 << 17, 1)):
@@ -54,7 +55,7 @@ def test_a_raw_tensor_is_held_once(fresh):
 
 @pytest.mark.release_only
 def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
-    """The numbers' text is given back before the answer, which is about as long, is printed."""
+    """The numbers' text is freed before the answer, which is about as long, is printed."""
     server, client = fresh
     count = 3 << 20
     body = b'{"dtype":"float32","axis":1,"shape":[%d,1],"data":[' % count
@@ -70,7 +71,7 @@ def test_a_json_request_holds_its_text_or_its_answer_and_the_tensor(fresh):
 
 
 def zeros_of(kind, cells):
-    """A short request for a long text of zeros, and the end of that."""
+    """A short request whose answer is a long text of zeros, and the end of that answer."""
     if kind == "tail":
         tensor = {"DataType": "FLOAT32", "Sizes": [2]}
         total = {"TotalTensorSizeInBytes": 4 * cells}
@@ -86,7 +87,7 @@ def zeros_of(kind, cells):
 @pytest.mark.release_only
 @pytest.mark.parametrize("kind", ["tail", "gaps"])
 def test_zeros_that_a_text_shows_are_held_by_their_text_alone(start_server, kind):
-    """No buffer of them, and no room for longer numbers: the budget has room for their text."""
+    """The zeros have no buffer, and no room for longer numbers: the budget fits only their text."""
     cells = 6 * MIB
     path, document, begin, end = zeros_of(kind, cells)
     server = start_server("--memory-budget", "40MiB", "--log-requests", "false")
@@ -104,7 +105,7 @@ def test_zeros_that_a_text_shows_are_held_by_their_text_alone(start_server, kind
 
 
 def request_and_sums(kind):
-    """(request of some 8 MiB, the end of its answer)"""
+    """(a request of about 8 MiB, the end of its answer)"""
     path = f"/v1/cumsum?dtype=int8&shape={8 * MIB}"
     octets = ("Content-Type", calls.RAW)
     if kind == "tensor":
@@ -125,9 +126,12 @@ def test_a_client_that_stops_after_its_first_bytes_holds_only_counted_memory(sta
     request, sums = request_and_sums(kind)
     wires = [server.wire().send(request[:30000]) for _ in range(12)]
     until(lambda: server.metric("tally_memory_blocks") == 12)
-    until(lambda: server.metric("tally_memory_promised_bytes") == 0)  # for who sends
-    assert server.metric("tally_memory_reserved_bytes") < 12 * MIB  # what came, and room for more
-    assert server.rss_bytes() - before < 12 * 3 * MIB  # one huge page each, of the four made ahead
+    # no memory is promised any more to requests that are being received
+    until(lambda: server.metric("tally_memory_promised_bytes") == 0)
+    # reserved are the received bytes, and room for some more
+    assert server.metric("tally_memory_reserved_bytes") < 12 * MIB
+    # each request has used one huge page of the four that are prepared for its body
+    assert server.rss_bytes() - before < 12 * 3 * MIB
     for wire in wires[::6]:
         assert wire.send(request[30000:]).answer().body.endswith(sums)
     for wire in wires:
@@ -135,8 +139,8 @@ def test_a_client_that_stops_after_its_first_bytes_holds_only_counted_memory(sta
 
 
 def test_a_client_that_left_within_its_body_gets_no_memory(start_server):
-    """Many are accepted before the first is looked at: memory for all of them would be a multiple of
-    what those need that are still there."""
+    """Many connections are accepted before the first one is read: memory for all of them would be a
+    multiple of what the remaining ones need."""
     server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")
     left = 40
     with server.wire() as wire:

@@ -1,5 +1,5 @@
-"""deploy/monitoring/: the rules fire and do not fire when they should, and each query of the dashboard has an
-answer in a real Prometheus that watches a tallyd at work."""
+"""deploy/monitoring/: the rules fire exactly when they should, and each query of the dashboard has
+an answer in a real Prometheus that scrapes a busy tallyd."""
 
 import json
 import math
@@ -31,7 +31,7 @@ VARIABLES = {"$__rate_interval": "5s", "$job": "tally", "$instance": ".*"}
 
 
 def promtool(*arguments, stdin=None):
-    """Its exit status and what it said."""
+    """Run promtool; returns its exit status and output."""
     ran = subprocess.run(
         ["promtool", *arguments],
         input=stdin,
@@ -57,7 +57,8 @@ def queries():
 
 
 class Load:
-    """A client that sends small and large tensors and texts, and some that are refused, until it ends."""
+    """A client that sends small and large tensors and texts, some of which are refused, until it is
+    stopped."""
 
     def __init__(self, server):
         self.server = server
@@ -81,7 +82,7 @@ class Load:
 
 
 def config_for(target):
-    """The file of deploy/monitoring, but for the target and how often it is asked."""
+    """The configuration of deploy/monitoring with another target and a shorter scrape interval."""
     config = (MONITORING / "prometheus.yaml").read_text()
     assert config.count("localhost:8000") == 1 and config.count(": 5s") == 2
     return config.replace("localhost:8000", target).replace(": 5s", ": 200ms")
@@ -110,7 +111,7 @@ class Prometheus:
             return json.load(answer)
 
     def figures(self, query):
-        """The figure of each series now."""
+        """The present value of each series."""
         result = self.ask("/api/v1/query", query=query)["data"]["result"]
         return [float(series["value"][1]) for series in result]
 
@@ -128,7 +129,7 @@ class Prometheus:
 
 @pytest.fixture(scope="module")
 def prometheus(session_server, tmp_path_factory):
-    """A Prometheus that watches the shared server, which is kept at work."""
+    """A Prometheus that scrapes the shared server, which is under load."""
     folder = pathlib.Path(tmp_path_factory.mktemp("prometheus"))
     load = Load(session_server)
     watcher = Prometheus(folder, config_for(f"127.0.0.1:{session_server.port}"))
@@ -227,7 +228,7 @@ def test_prometheus_has_every_rule_and_none_fails(prometheus):
 def test_prometheus_complains_of_none_of_our_metrics(client):
     status, said = promtool("check", "metrics", stdin=client.get("/metrics").body.decode())
     lines = said.splitlines()
-    assert lines and status == 3, said  # it does look: Triton's names are not as it likes them
+    assert lines and status == 3, said  # the linter works: it objects to Triton's names
     assert [line for line in lines if not line.startswith("nv_")] == []
 
 
@@ -274,7 +275,8 @@ def keda():
 
 
 def expression(name):
-    """Of a recording rule, with the names of others replaced by what they stand for."""
+    """The expression of a recording rule, with the names of other rules replaced by their
+    expressions."""
     recorded = {rule["record"]: rule["expr"] for rule in rules("record")}
     text = recorded[name]
     for other, expr in recorded.items():
@@ -284,8 +286,9 @@ def expression(name):
 
 @pytest.fixture(scope="module")
 def recorded_work(tmp_path_factory):
-    """The figures that the rules make of the recorded step, every 15 s as an autoscaler asks: the work of a
-    replica, and the busy share of its devices alone."""
+    """Replay a recorded step of the load, and evaluate the recording rules every 15 s, as an
+    autoscaler does. Returns two lists: the work of a replica, and the busy share of its
+    devices."""
     folder = pathlib.Path(tmp_path_factory.mktemp("recorded"))
     began = int(time.time()) - 86400
     lines = []
@@ -322,9 +325,10 @@ def recorded_work(tmp_path_factory):
 
 
 def replicas(work, spec):
-    """How many replicas Kubernetes' autoscaler would run, every 15 s, for this much work altogether, in what
-    one replica can do: work / target rounded up, within the limits, as fast as the policies let it, and fewer
-    only when it was fewer for all of the stabilization window."""
+    """The number of replicas that Kubernetes' autoscaler would run, every 15 s. work: total work,
+    in units of what one replica can do. The number is work / target, rounded up, within the
+    limits, as fast as the policies allow; it decreases only after it was lower for the whole
+    stabilization window."""
     target = float(spec["metrics"][0]["pods"]["target"]["averageValue"].removesuffix("m")) / 1000
     up, down = spec["behavior"]["scaleUp"], spec["behavior"]["scaleDown"]
     window = down["stabilizationWindowSeconds"] // ASKED_EVERY_S + 1
@@ -351,7 +355,7 @@ def test_the_recorded_step_scales_out_at_once_and_in_again_when_it_is_long_over(
     work, busy = recorded_work
     low, step, _ = (end_s // ASKED_EVERY_S for end_s in RECORDED["phases_end_s"])
     spec = horizontal()
-    quiet = 60 * 30 // ASKED_EVERY_S  # half an hour as before the step
+    quiet = 60 * 30 // ASKED_EVERY_S  # half an hour of the load before the step
     run = replicas(work + work[:1] * quiet, spec)
     assert run[:low] == [2] * low
     assert run[low + 2] > 2, run  # within half a minute
@@ -361,7 +365,8 @@ def test_the_recorded_step_scales_out_at_once_and_in_again_when_it_is_long_over(
     calm = spec["behavior"]["scaleDown"]["stabilizationWindowSeconds"] // ASKED_EVERY_S
     assert fell >= step + calm - 1, run
     assert run[fell:] == sorted(run[fell:], reverse=True) and run[-1] == 2, run
-    # By the use of the devices alone, which other work on the way of a request keeps low, it would be two.
+    # If the autoscaler looked only at the busy share of the devices, it would keep two
+    # replicas: most of the work of a request is not done by the devices.
     assert set(replicas(busy, spec)) == {2}
 
 

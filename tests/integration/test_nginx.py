@@ -1,7 +1,7 @@
-"""nginx in front of a Unix socket, with the very lines of docs/securing.md.
+"""nginx in front of a Unix socket, with the lines of docs/securing.md.
 
-As root, nginx runs as another user whose group --socket-group lets in, as it does on a server; as
-anybody else it runs as that user, and the socket has one of the user's other groups."""
+If the test runs as root, nginx runs as another user whose group --socket-group admits, as on a
+server. Otherwise nginx runs as the same user, and the socket has one of the user's other groups."""
 
 import errno
 import os
@@ -22,12 +22,12 @@ from support.tallyd import BINARY, TOP, free_port
 from support.waiting import until
 
 NOBODY = 65534
-PROXY_GROUP, OTHER_GROUP = 33, 65534  # 33: www-data of Debian; only the number counts
+PROXY_GROUP, OTHER_GROUP = 33, 65534  # 33: www-data in Debian; only the number matters
 NGINX = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
 
 
 def as_proxy(group):
-    """How to start a process that is no more than a proxy is."""
+    """Options for a process with no more rights than a proxy."""
     if os.getuid() != 0:
         return {}
     return {"user": NOBODY, "group": group, "extra_groups": []}
@@ -41,14 +41,14 @@ def socket_group():
 
 @pytest.fixture
 def folder():
-    """That any user may look into, unlike pytest's."""
+    """A folder that every user may open, unlike pytest's."""
     with tempfile.TemporaryDirectory(prefix="tally-nginx-") as name:
         os.chmod(name, 0o755)
         yield pathlib.Path(name)
 
 
 def documented():
-    """The upstream and the location of the document."""
+    """The upstream and the location block of the document."""
     page = (TOP / "docs" / "securing.md").read_text()
     blocks = re.findall(r"^    (?:upstream|location) .*?\}$", page, re.DOTALL | re.MULTILINE)
     upstream, location = (re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
@@ -59,8 +59,8 @@ def documented():
 
 @pytest.fixture
 def nginx(folder):
-    """Starts it on a port, with the document's lines and the socket's real path. buffering: requests
-    and answers are buffered as they are where nobody says anything."""
+    """Start nginx on a port, with the document's lines and the socket's real path. buffering: use
+    nginx's default buffering of requests and answers."""
     started = []
 
     def start(path, buffering=False):
@@ -116,7 +116,7 @@ def nginx(folder):
 
 
 def connect_as(path, group):
-    """0, or the errno of what a process of nobody in that group is told."""
+    """Connect as nobody with that group: returns 0 or the errno."""
     child = os.fork()
     if child == 0:
         result = errno.EINVAL
@@ -155,8 +155,9 @@ def test_nginx_of_another_group_reaches_the_socket_as_documented(start_server, n
 def test_a_line_feed_between_chunks_hides_no_request_behind_nginx(
     start_server, nginx, folder, buffering
 ):
-    """Where the line of the first chunk's extension ends decides whether the last chunk is a request.
-    Both may take it either way, but the same."""
+    """The first chunk's line, with and without an extension, ends with a line feed alone.
+    Depending on where a parser sees the end of this line, the bytes of `hidden` are data or a
+    request. nginx and tallyd may decide either way, but must agree."""
     path = str(folder / "sock")
     server = start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))
     port = nginx(path, buffering)
@@ -180,7 +181,7 @@ def test_a_line_feed_between_chunks_hides_no_request_behind_nginx(
 
 @pytest.mark.parametrize("buffering", [False, True])
 def test_a_tensor_in_parts_goes_through_nginx(start_server, nginx, folder, buffering):
-    """The header that says where the carry ends is passed on, both ways."""
+    """nginx passes on the header that announces the end of the carry, both ways."""
     assert NGINX, "nginx is missing: deploy/install-deps.sh test"
     path = str(folder / "sock")
     start_server("--listen", f"unix:{path}", "--socket-group", str(socket_group()))

@@ -1,5 +1,5 @@
-"""Allocations that the system refuses, one or all from one on, whichever it is: an answer is whole or
-an error, and all that the request held goes back."""
+"""Allocations that fail, a single one or all from one on: every answer is complete or an error, and
+all memory of the request is freed."""
 
 import functools
 import gzip
@@ -22,23 +22,24 @@ from support.waiting import until
 LIBRARY = TOP / "build/release/tests/libfail_memory.so"
 LONG = np.random.default_rng(1).standard_normal(50_000).astype(np.float32)
 LONG_RAW = f"/v1/cumsum?dtype=float32&shape={LONG.size}"
-FEW_FILES = 8  # of libmicrohttpd's, for another daemon; hundreds of allocations fail
+# descriptors of one more libmicrohttpd daemon, which starts if hundreds of allocations fail
+FEW_FILES = 8
 PACKED = {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"}
 UNPACK = {None: bytes, "gzip": gzip.decompress, "deflate": zlib.decompress}
 
 
 MIB = 1 << 20
-# More than the 8 MiB that a body of unknown length first gets, and in slices of 2 MiB as many as 20 MiB have in
-# the default ones: each of them makes the same allocations.
+# LARGE exceeds the 8 MiB that a body of unknown length gets first. With slices of 2 MiB, LARGE
+# has as many slices as 20 MiB with the default size; each slice makes the same allocations.
 LARGE = 10 * MIB
 SLICES = ("--slice-bytes", "2MiB")
-# A part of so many bytes, whose carry is long, makes 31 large allocations; one of 15 MiB makes ten.
+# A part of this size with a long carry makes 31 large allocations; one of 15 MiB makes ten.
 LARGER = 20 * MIB
-KEPT_SLABS = 256 * MIB  # more than any request of this file has
+KEPT_SLABS = 256 * MIB  # more than any request in this file holds
 
 
 def framed(document, array):
-    """Body and header."""
+    """Returns body and header."""
     head = calls.json_body(document)
     return head + array.tobytes(), {"Inference-Header-Content-Length": str(len(head))}
 
@@ -79,7 +80,7 @@ class Service(Tallyd):
         super().__init__(log, SLICES, env=env)
 
     def fail(self, nth, least=0, lasting=False):
-        """The nth allocation of at least so many bytes from now on, and all after it if `lasting`;
+        """Let the nth allocation of at least `least` bytes fail, and all later ones if `lasting`;
         0: none."""
         with open(self.left, "r+b" if self.left.exists() else "wb") as file:
             file.write(struct.pack("<qqq", 0, least, 0))
@@ -98,7 +99,8 @@ class Service(Tallyd):
             client.close()
 
     def ask_large(self, path, body, headers):
-        """The answer may come before the body has been sent."""
+        """Send a request, and stop sending when the answer begins: a refusal may arrive before
+        all of the body is sent."""
         fields = [*headers.items()]
         pieces = memoryview(post_bytes(path, body, fields) if body is not None else b"")
         if "Transfer-Encoding" in headers:
@@ -113,8 +115,8 @@ class Service(Tallyd):
             return wire.answer()
 
     def forget_slabs(self):
-        """Without memory for a new slab the service gives those back that it keeps for reuse: with
-        what the request before had, once that has ended."""
+        """Fill the memory, so that the service gives back the slabs that it keeps for reuse,
+        including those of the last request once it has ended."""
         until(lambda: self.metric("tally_memory_blocks") == 0)
         self.fail(1, MIB, lasting=True)
         path = f"/v1/cumsum?dtype=int8&shape={KEPT_SLABS}&strides=0"
@@ -146,7 +148,8 @@ def service(tmp_path_factory):
 
 
 def fields(answer):
-    """But for those of the packing, which may be left out; each answer has its own value of some."""
+    """The answer's fields except those of the compression, which may be omitted, and those that
+    differ in every answer."""
     own = ("Date", "X-Request-Id", "Server-Timing")
     packing = ("Content-Encoding", "Content-Length", "Vary")
     return {
@@ -163,7 +166,7 @@ def content(answer):
 @pytest.mark.parametrize("name", CALLS)
 def test_an_answer_is_whole_or_an_error_whichever_allocation_fails(service, name):
     call = CALLS[name]
-    for _ in range(3):  # what is kept from one request to the next is there
+    for _ in range(3):  # everything that is kept between requests exists now
         whole = service.ask(*call)
         assert whole.status == 200
     errors = 0
@@ -172,9 +175,9 @@ def test_an_answer_is_whole_or_an_error_whichever_allocation_fails(service, name
         try:
             answer = service.ask(*call)
         except (http.client.HTTPException, ConnectionError):
-            answer = None  # closed: there was nothing yet to say it with
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # there are no more
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1
@@ -207,7 +210,7 @@ def numbers(before, behind):
     return before + b"0.123456789012345," * (LARGE // 18) + b"0.5]" + behind
 
 
-COUNT = LARGE // 18 + 1  # of numbers in such a text
+COUNT = LARGE // 18 + 1  # number of elements in such a text
 DML = {"DataType": "FLOAT32", "Sizes": [1, 1, 1, LARGE // 4]}
 DML_SCAN = {"InputTensor": DML, "OutputTensor": DML, "Axis": 3}
 DML_SCAN.update(AxisDirection="INCREASING", HasExclusiveSum=False)
@@ -227,7 +230,7 @@ def v2_document(**parameters):
 
 
 def part_behind_a_long_carry(service):
-    """Of a million lines, whose sums are longer than the part."""
+    """A part with a million lines, whose carry is longer than the part."""
     rows = f"dtype=float32&shape=5,{LARGER // 20}&axis=0"
     _, body, _ = large_raw(size=LARGER)
     first = service.ask(f"/v1/cumsum?{rows}&part=first", body, RAW)
@@ -238,7 +241,7 @@ def part_behind_a_long_carry(service):
 
 
 def segments_of_mixed_lengths():
-    """As many bytes of offsets as of elements, about."""
+    """About as many bytes of offsets as of elements."""
     path, body, _ = large_raw()
     lengths = np.resize([1, 2, 3, 2], LARGE // 8)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -260,7 +263,7 @@ DML_ROW_SCAN = {**DML_SCAN, "InputTensor": DML_ROW, "OutputTensor": DML_ROW, "Ax
 DML_NUMBERS = numbers(calls.json_body({"desc": DML_ROW_SCAN})[:-1] + b',"data":[', b"}")
 OPENVINO_NUMBERS = numbers(b'{"inputs":[{"precision":"FP32","shape":[%d],"data":[' % COUNT, b"}]}")
 STORED = {**RAW, "Content-Encoding": "gzip"}
-LEAST = {False: 64 << 10, True: MIB}  # bytes: connections have smaller buffers
+LEAST = {False: 64 << 10, True: MIB}  # bytes; connection buffers are smaller
 LARGE_CALLS = {
     "raw": lambda service: large_raw(),
     "raw, strided": lambda service: (
@@ -344,7 +347,7 @@ LARGE_CALLS = {
 def test_a_large_answer_is_whole_or_an_error_whichever_large_allocation_fails(
     service, name, lasting
 ):
-    """With `lasting` all that follow fail, too, as under a limit of address space."""
+    """With `lasting` all later allocations fail, too, as under a limit of address space."""
     call = LARGE_CALLS[name](service)
     whole = service.ask_large(*call)
     assert whole.status == 200, whole
@@ -355,9 +358,9 @@ def test_a_large_answer_is_whole_or_an_error_whichever_large_allocation_fails(
         try:
             answer = service.ask_large(*call)
         except ConnectionError:
-            answer = None  # closed: there was nothing yet to say it with
+            answer = None  # the server closed the connection: it had no memory for an answer
         if not service.failed():
-            break  # there are no more
+            break  # the request has no more allocations that could fail
         service.check_alive()
         if answer is not None and answer.status != 200:
             errors += 1

@@ -1,4 +1,5 @@
-"""NPY headers in every spelling of a type: the server reads what numpy.load() reads of the same bytes."""
+"""NPY headers with every spelling of a type: the server and numpy.load() must read the same bytes
+alike."""
 
 import io
 

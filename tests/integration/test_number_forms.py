@@ -1,4 +1,5 @@
-"""Elements of JSON in every form: v1, v2, DirectML and OpenVINO read the same ones alike."""
+"""Elements of JSON in every form: v1, v2, DirectML and OpenVINO read the same forms in the same
+way."""
 
 import pytest
 from support import calls, dtypes
@@ -40,7 +41,7 @@ DIALECTS = pytest.mark.parametrize("dialect", [by_json, by_v2, by_directml, by_o
 
 
 def post(client, dialect, dtype, elements):
-    """The answer and the path of the array; None where the dialect lacks the type."""
+    """Returns the answer and the path of the array; None if the dialect lacks the type."""
     request = dialect(dtype, f"[{','.join(elements)}]", len(elements))
     if request is None:
         return None
@@ -90,7 +91,8 @@ def test_every_dialect_refuses_other_words_in_the_same_sentence(client, dialect)
 @DIALECTS
 @pytest.mark.parametrize("name", ["int64", "uint64"])
 def test_every_dialect_reads_64_bit_integers_in_quotes(client, dialect, name):
-    """Languages whose numbers are doubles write them so; sums are numbers as ever."""
+    """Languages whose only numbers are doubles write large integers in quotes; sums are still
+    numbers."""
     most = 2**63 - 2**53 if name == "int64" else 2**64 - 2**53
     values = [2**53 + 1, 3, most - 5]
     elements = [f'"{values[0]}"', "3", f'"{values[2]}"']

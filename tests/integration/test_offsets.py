@@ -1,5 +1,5 @@
-"""offsets: every segment of the axis is a line of its own, in every format and with every other attribute; what is
-no list of offsets is refused."""
+"""offsets: every segment of the axis is a separate line, in every format and with every other
+attribute; an invalid list of offsets is refused."""
 
 import gzip
 import itertools
@@ -46,7 +46,7 @@ def random_stored(came, shape, rng, nans=False):
 
 
 def random_offsets(draw, size, count):
-    """Segments of any length, empty ones among them."""
+    """Offsets of segments with any length, including empty ones."""
     inner = sorted(draw.choice([0, size, draw.randint(0, size)]) for _ in range(count - 1))
     return [0, *inner, size]
 
@@ -183,7 +183,7 @@ LONG = [70000, 1, 70000, 3, 3, 0, 140000, *[9] * 200, 66000]
 
 @pytest.fixture(scope="module")
 def sliced(tmp_path_factory):
-    """A server that cuts long work into many slices."""
+    """A server that cuts large tensors into many slices."""
     from support.tallyd import Tallyd
 
     server = Tallyd(tmp_path_factory.mktemp("sliced") / "log", ["--slice-bytes", "16KiB"])
@@ -195,8 +195,9 @@ def sliced(tmp_path_factory):
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("initial", [None, 3])
 def test_short_and_long_segments_lie_side_by_side(client, sliced, dtype, initial):
-    """Some are gathered, some are scanned where they lie, some are cut. Each type has the long ones in each shape,
-    with an initial sum in two of the shapes and without one in the others."""
+    """Some segments are gathered, some are scanned in place, some are cut. Each type has long
+    segments in each shape, with an initial sum in two of the shapes and without one in the
+    others."""
     rng = np.random.default_rng(5)
     other = sliced.client()
     for lengths in (MIXED, LONG):
@@ -306,7 +307,7 @@ def test_strides_on_both_sides_go_with_offsets(
 
 
 def segment_sums(array, offsets):
-    """Integers: sums of all, less that before the segment."""
+    """For integers: the sums of the whole axis, minus the sum before the segment."""
     sums = np.cumsum(array, dtype=array.dtype)
     before = np.concatenate([[0], sums]).astype(array.dtype)[offsets[:-1]]
     return sums - np.repeat(before, np.diff(offsets))
@@ -330,7 +331,7 @@ def test_a_segment_an_element_gives_the_elements_back(client):
 
 
 def test_groups_of_sorted_keys_are_those_of_pandas(client):
-    """The way from sorted keys to offsets that docs/calling.md shows."""
+    """The conversion of sorted keys to offsets in docs/calling.md."""
     keys = np.repeat([3, 5, 8, 9], [4, 1, 3, 2])
     values = np.arange(10.0)
     offsets = np.concatenate([[0], np.flatnonzero(np.diff(keys)) + 1, [len(keys)]])
@@ -564,16 +565,17 @@ def test_memory_is_counted_for_offsets_and_their_sums_before_it_is_taken(start_s
         + f"Content-Length: {len(head) + (8 << 23)}\r\n\r\n".encode()
         + head
     )
-    answer = wire.answer()  # before the offsets
+    answer = wire.answer()  # the refusal arrives before the offsets are sent
     assert answer.status == 413 and b"--memory-budget" in answer.body, answer
     wire.close()
     body = b'{"data":[1],"dtype":"int64","offsets":[' + b"0," * 4_000_000 + b"1]}"
-    answer = client.post("/v1/cumsum", body, JSON)  # 8 MB of text, 32 MB of offsets
+    answer = client.post("/v1/cumsum", body, JSON)  # 8 MB of text become 32 MB of offsets
     assert answer.status == 413 and b"--memory-budget" in answer.body, answer
     front = np.array([0, 4 << 20], "<i8").tobytes()
     path = f"/v1/cumsum?dtype=int32&shape={4 << 20}"
     assert client.post(path, front + bytes(16 << 20), RAW, {LENGTH: "16"}).status == 200
-    path += "&initial=1"  # each segment is gathered: 16 MiB more
+    # with an initial value every segment is gathered, which needs 16 MiB more
+    path += "&initial=1"
     answer = client.post(path, front + bytes(16 << 20), RAW, {LENGTH: "16"})
     assert answer.status == 413 and b"--memory-budget" in answer.body, answer
     until(lambda: b"\ntally_memory_reserved_bytes 0" in client.get("/metrics").body)
@@ -598,7 +600,8 @@ def test_a_client_that_leaves_while_its_segments_are_gathered_ends_the_request(s
 
 
 def test_empty_segments_cost_no_more_for_many_lines(client):
-    """A million empty segments of a hundred thousand lines: their product is never walked."""
+    """A million empty segments times a hundred thousand lines: the service must not visit each
+    pair."""
     offsets = np.zeros(1_000_001, "<i8")
     offsets[-1] = 1
     array = np.arange(100_000, dtype=np.int32).reshape(-1, 1)

@@ -1,4 +1,5 @@
-"""The OpenAPI document against the service: its examples are run, and schemathesis makes up more."""
+"""The OpenAPI document against the service: its examples are run, and schemathesis generates more
+requests."""
 
 import hashlib
 import json
@@ -22,7 +23,7 @@ PATH_VALUES = {"{model}": "cumsum", "{version}": "1", "{region}": "region"}
 
 
 def examples():
-    """(path, name, request, answer) of every request example that has an answer of its name."""
+    """(path, name, request, answer) of every request example with an answer of the same name."""
     for path, operations in DOCUMENT["paths"].items():
         for operation in operations.values():
             if not isinstance(operation, dict) or "requestBody" not in operation:
@@ -43,7 +44,7 @@ def test_the_document_that_was_made_is_the_one_that_is_served(client):
 
 
 def make_document(folder, routes=None, change=None):
-    """Makes the document of other routes, or after a change of one fragment."""
+    """Build the document for other routes, or after a change of one fragment."""
     fragments = [TOP / "proto/openapi/service.json"]
     fragments += [*TOP.glob("proto/*.openapi.json"), *TOP.glob("server/pages/*.openapi.json")]
     listed = folder / "routes"
@@ -259,7 +260,7 @@ def test_a_query_fits_its_schema_if_it_is_answered(client, name, text, status):
 
 
 def headers_of_numbers():
-    """(name, schema) of every header of requests that is an integer, references resolved."""
+    """(name, schema) of every integer request header, references resolved."""
     for parameter in DOCUMENT["components"]["parameters"].values():
         schema = dict(parameter["schema"])
         if "$ref" in schema:
@@ -273,7 +274,7 @@ def headers_of_numbers():
 
 @pytest.mark.parametrize(("name", "schema"), list(headers_of_numbers()))
 def test_a_number_in_a_header_has_the_bounds_of_the_document(client, name, schema):
-    """The largest number passes the check of the header, one beyond 2^63-1 does not."""
+    """The largest number passes the check of the header; a number beyond 2^63-1 does not."""
     largest = schema["maximum"]
     assert largest == 2**63 - 1 - (2**63 - 1) % schema.get("multipleOf", 1)
     assert schema["minimum"] >= 0
@@ -308,7 +309,8 @@ def test_every_kind_of_refusal_is_answered_as_documented(start_server, tmp_path)
 def test_a_service_that_drains_says_so_as_documented(start_server):
     server = start_server("--drain-delay-ms", "60000")
     client = server.client()
-    assert client.get("/readyz").status == 200  # who is connected is told before the service ends
+    # a connected client is still answered before the service ends
+    assert client.get("/readyz").status == 200
     server.signal(signal.SIGTERM)
     until(lambda: client.get("/readyz").status == 503)
     for path in ("/readyz", "/v2/health/ready", "/v2/models/{model}/ready"):
@@ -336,7 +338,7 @@ def test_examples_of_errors_are_errors():
 
 
 def schemas_of(value):
-    """Every schema of the document, those inside others too."""
+    """Yields every schema of the document, including nested ones."""
     if isinstance(value, list):
         for item in value:
             yield from schemas_of(item)
@@ -355,7 +357,7 @@ ENUMS = [schema for schema in SCHEMAS if isinstance(schema, dict) and "enum" in 
 
 
 def test_every_schema_is_an_object_and_every_array_says_of_what():
-    """openapi-python-client refuses the whole document for one that does not."""
+    """openapi-python-client refuses the whole document for a single faulty schema."""
     assert len(SCHEMAS) > 100 and all(isinstance(schema, dict) for schema in SCHEMAS)
     arrays = [schema for schema in SCHEMAS if "array" in schema.get("type", ())]
     assert arrays and all("items" in schema for schema in arrays)
@@ -370,7 +372,7 @@ def test_an_enum_is_of_strings_that_differ_by_more_than_case():
 
 
 def test_enums_share_no_constant():
-    """In Go the constants of all named enums are one namespace; a common beginning is cut off."""
+    """In Go the constants of all named enums share a namespace; a common prefix is removed."""
     found = set()
     for name, schema in DOCUMENT["components"]["schemas"].items():
         for constant in schema.get("x-enum-varnames", schema.get("enum", ())):
@@ -380,12 +382,12 @@ def test_enums_share_no_constant():
 
 
 def test_no_query_parameter_has_a_default():
-    """Generated clients send defaults, and a JSON request takes no attributes in the query."""
+    """Generated clients send defaults, and a JSON request must not have attributes in the query."""
     for parameter in DOCUMENT["components"]["parameters"].values():
         assert "default" not in parameter["schema"], parameter["name"]
 
 
-# Made of the title of the document. Our own package is tally-client, imported as tally.
+# Derived from the title of the document. Tally's own package is tally-client, imported as tally.
 GENERATED_PROJECT = "tally-http-api-client"
 GENERATED = """
 import io, json, struct, sys
@@ -423,11 +425,11 @@ def test_a_generated_python_client_has_its_own_name_and_posts_nested_raw_and_v2_
         text=True,
         timeout=120,
         cwd=tmp_path,
-        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},  # it calls ruff
+        env={**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"},  # the generator calls ruff
     )
     said = generated.stdout + generated.stderr
     assert generated.returncode == 0, said
-    # Bodies of NPY are the one thing that it does not know, on each route that takes them.
+    # The generator supports everything except NPY bodies, for which it warns on each route.
     assert said.count("WARNING") == 2, said
     assert said.count("Unsupported content type application/x-npy") == 2, said
     [project] = tmp_path.iterdir()
@@ -459,7 +461,8 @@ def test_the_page_of_clients_names_the_generated_project():
 
 
 def schemathesis(server, folder, *arguments):
-    """Runs it with the settings of the command in CONTRIBUTING.md; the number of test cases."""
+    """Run schemathesis with the settings of the command in CONTRIBUTING.md; returns the number of
+    test cases."""
     done = subprocess.run(
         [
             str(pathlib.Path(sys.executable).parent / "schemathesis"),
@@ -471,7 +474,7 @@ def schemathesis(server, folder, *arguments):
         capture_output=True,
         text=True,
         timeout=280,
-        cwd=folder,  # where it leaves what it found
+        cwd=folder,  # schemathesis stores its findings in this folder
         env={**os.environ, "PYTHONWARNINGS": "ignore"},
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,4 +1,5 @@
-"""Tally's OpenCL driver as other programs meet it: through the ICD loader, and unloaded again."""
+"""Tally's OpenCL driver as other programs use it: loaded through the ICD loader, and unloaded
+again."""
 
 import os
 import subprocess
@@ -12,7 +13,7 @@ LIBRARY = TOP / ("build/lib" if MODE == "release" else f"build/{MODE}/lib") / "l
 VENDORS = LIBRARY.parent / "OpenCL/vendors"
 ENVIRONMENT = {**os.environ, "OCL_ICD_VENDORS": str(VENDORS), "TALLY_OPENCL_THREADS": "3"}
 
-# A program like any other: lists, makes what it needs, runs a kernel, reads a buffer.
+# A typical program: it lists devices, creates objects, runs a kernel, reads a buffer.
 PROGRAM = """
 import ctypes as c
 cl = c.CDLL("libOpenCL.so.1")
@@ -50,8 +51,9 @@ assert got.raw == b"sums" and cl.clFinish(queue) == 0
 print("worked")
 """
 
-# What is left behind when the shared object goes: no thread that runs unmapped code. Functions by their
-# place in the dispatch table (CL/cl_icd.h), for the loader would keep the object.
+# Unloading the shared object must not leave a thread that runs unmapped code. Functions are called
+# by their position in the dispatch table (CL/cl_icd.h), since the loader would keep the object
+# mapped.
 UNLOADED = """
 import _ctypes, ctypes as c, os, sys
 driver = c.CDLL(sys.argv[1])
@@ -96,7 +98,7 @@ def run(script, *arguments):
     assert ended.stdout == "worked\n", ended.stderr
 
 
-@pytest.mark.release_only  # Python does not have a sanitizer's runtime
+@pytest.mark.release_only  # Python lacks a sanitizer's runtime
 def test_any_program_can_use_it_through_the_loader():
     run(PROGRAM)
 

@@ -1,5 +1,5 @@
-"""The OpenVINO dialect against the running service. The page's statements one by one are unit
-tests."""
+"""The OpenVINO dialect against the running service. Unit tests check the single statements of the
+page."""
 
 import json
 

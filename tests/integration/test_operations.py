@@ -1,4 +1,4 @@
-"""What an operator and a proxy see: health, metrics, devices, ids, timings."""
+"""The view of operators and proxies: health, metrics, devices, ids, timings."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def test_devices_are_listed_with_their_state(client):
             assert isinstance(device[key], int) and device[key] >= 0, device
         assert device["kernels_built"] > 0 and device["kernels_to_build"] == 0, device
         assert device["declined"] == 0 and "last_choice" not in device  # there is no other device
-    assert document["queue_depth"] >= 0  # one queue for all devices
+    assert document["queue_depth"] >= 0  # all devices share one queue
     assert sum(device["requests"] for device in devices) >= 1
 
 
@@ -66,7 +66,7 @@ def test_the_pace_of_a_device_is_measured_without_a_request(start_server):
     client = start_server().client()
     page = {}
 
-    def measured():  # by one of its workers, while the other is ready
+    def measured():  # one worker measures, while the other one is ready
         page.update(client.get("/v1/devices").json()["devices"][0])
         return page["pace"]
 
@@ -87,7 +87,7 @@ def test_each_of_two_devices_shows_its_pace_and_why_it_took_a_request_or_did_not
     )
 
     def choices():
-        """What each device says of the other one, or None."""
+        """Each device's record of its last choice, or None."""
         calls.post_raw(client, FLOAT32, np.ones(4, np.float32))
         devices = client.get("/v1/devices").json()["devices"]
         numbers = [device["number"] for device in devices]
@@ -101,7 +101,7 @@ def test_each_of_two_devices_shows_its_pace_and_why_it_took_a_request_or_did_not
     def any_choice():
         return any("last_choice" in device for device in choices())
 
-    until(any_choice, 60)  # as soon as both are ready
+    until(any_choice, 60)  # a choice is recorded once both devices are ready
     values = metrics(client)
     for device in choices():
         labels = (("device", str(device["number"])), ("name", device["name"]))
@@ -227,7 +227,7 @@ def test_no_answer_has_a_coding_that_the_client_refused(client, accepted, status
 
 # The log ------------------------------------------------------------------------------------
 
-# As it comes, in the text form of the log, and as a string of its JSON.
+# The path as received, in the text log, and as a JSON string in the log.
 PATHS = [
     (b"/v1/%63umsum?dtype=int8", "/v1/%63umsum", "/v1/%63umsum"),
     (b"/v2/models/cum%73um?x", "/v2/models/cum%73um", "/v2/models/cum%73um"),
@@ -259,7 +259,7 @@ def test_the_log_has_each_path_as_it_came_and_no_two_alike(start_server, form):
 
 
 def test_a_client_that_floods_the_log_hides_no_line_of_another(start_server):
-    """Its lines beyond its share are left out, and counted where they would stand."""
+    """Lines beyond the client's share are left out and counted at their place in the log."""
     server = start_server()
     began = time.monotonic()
     loud_path, rounds, each = "/" + "x" * 1000, 40, 100
@@ -300,7 +300,7 @@ def test_probes_are_no_lines_of_the_log_unless_its_level_is_debug(start_server, 
             assert client.request("HEAD", path, headers={"X-Request-Id": "probe"}).status == 200
         for path in ("/livez", "/readyz"):
             Client(port).get(path, {"X-Request-Id": "apart"})
-        # A refused probe has a line: its operator may have set it up wrongly.
+        # A refused probe is logged: it may be misconfigured.
         assert client.request("PUT", "/readyz").status == 405
         assert Client(port).get("/metrics").status == 404
         assert client.get("/version").status == 200
@@ -386,7 +386,7 @@ def test_answers_name_their_length_and_never_chunk(client):
 
 
 def test_compressed_answers_only_on_request_and_correct(client):
-    """Whatever the server does with Accept-Encoding: an unencoded answer or a decodable one."""
+    """The server may send an unencoded answer or one that decodes correctly."""
     import gzip
     import zlib
 
@@ -397,4 +397,4 @@ def test_compressed_answers_only_on_request_and_correct(client):
         plain = decode[answer.headers.get("Content-Encoding")](answer.body)
         assert json.loads(plain)["data"][-1] == 1999000
         if "Content-Encoding" in answer.headers:
-            assert answer.headers["Vary"] == "Accept-Encoding"  # for caches
+            assert answer.headers["Vary"] == "Accept-Encoding"  # caches need this header field

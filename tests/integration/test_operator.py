@@ -1,4 +1,4 @@
-"""The operator itself against the oracle: types, flags, axes, shapes; to the bit."""
+"""The operator against the oracle: types, flags, axes, shapes; compared bit by bit."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from support import calls, dtypes
 FLAGS = [(False, False), (True, False), (False, True), (True, True)]
 FLAG_IDS = ["plain", "exclusive", "reverse", "exclusive_reverse"]
 
-# Lengths around the units of the association (8, 256, 65536) and around vector widths.
+# Lengths around the block sizes of the sums (8, 256, 65536) and around vector widths.
 LINES = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 255, 256, 257, 1000, 4097]
 LARGE = [
     ((65537,), 0),
@@ -30,7 +30,7 @@ def check_raw(client, dtype, stored, axis, exclusive, reverse):
 
 
 def random_shape(rng, rank):
-    """Sizes whose product stays small; some are 1, and sometimes one is large."""
+    """A shape with a small product; some sizes are 1, and sometimes one is large."""
     shape = [int(size) for size in rng.integers(1, 5, size=rank)]
     if rank <= 3:
         shape[int(rng.integers(rank))] = int(rng.integers(1, 300))
@@ -67,7 +67,8 @@ def test_large_shapes_of_every_access_pattern(client, dtype, shape, axis):
 
 @pytest.mark.parametrize("dtype", dtypes.FLOATS, ids=str)
 def test_sums_round_once(client, dtype):
-    """2^k then many ones: per-step rounding would stick, a float64 accumulator does not."""
+    """2^k followed by ones: rounding at each step would stay at 2^k, a float64 accumulator does
+    not."""
     sticky = {"float16": 2048.0, "bfloat16": 256.0, "float32": 2.0**24, "float64": 2.0**53}
     stored = dtype.store([sticky[dtype.name]] + [1.0] * 9)
     check_raw(client, dtype, stored, 0, False, False)
@@ -91,7 +92,7 @@ def test_rank_64(client, dtype):
             assert answer.status == 200, answer
             assert answer.headers["Tally-Shape"] == ",".join(map(str, shape))
             actual = np.frombuffer(answer.body, dtype.storage)
-            # The same tensor with its ones dropped: NumPy stops at 64 dimensions, barely.
+            # The same tensor without dimensions of 1, as NumPy allows at most 64 dimensions.
             at = axis % 64
             folded = stored.reshape([2] * 8 + [1])
             calls.expect_same(
@@ -212,7 +213,7 @@ def test_same_request_gives_the_same_bits_every_time(client, dtype):
 
 
 def test_a_line_has_the_same_bits_in_every_layout(client):
-    """The same line alone, as a row, as a column, strided and reversed twice."""
+    """The same line alone, as a row, as a column, strided, and reversed twice."""
     dtype = dtypes.BY_NAME["float32"]
     line = dtype.random(np.random.default_rng(21), 70001)
     alone = calls.stored_of(dtype, calls.post_raw(client, dtype, line), line.shape)

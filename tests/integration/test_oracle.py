@@ -1,4 +1,4 @@
-"""The oracle itself, on which every other numeric test relies: against Python's integers and fractions."""
+"""The oracle, on which all numeric tests rely, against Python's integers and fractions."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ LENGTHS = [1, 2, 7, 64, 255, 1025]
 
 
 def rounded(dtype, total):
-    """A fraction, rounded to nearest even, as float64."""
+    """Round a fraction to nearest even, as float64."""
     precision, least, largest = oracle.FORMATS[dtype.name]
     units = abs(total) / Fraction(2) ** least
     assert units.denominator == 1
@@ -25,7 +25,7 @@ def rounded(dtype, total):
 
 
 def plain_sums(dtype, stored):
-    """The inclusive sums of a line, one by one."""
+    """The inclusive sums of a line, added one by one."""
     total, special, minus_zero, sums = Fraction(0), None, True, []
     for value in dtype.load(stored).tolist():
         minus_zero = minus_zero and value == 0 and math.copysign(1, value) < 0
@@ -41,7 +41,7 @@ def plain_sums(dtype, stored):
 
 
 def inputs(dtype, rng, length):
-    """Bits of every kind, numbers as users have them, sums that cancel, ties, and the ends of the range."""
+    """Random bits, typical numbers, sums that cancel, ties, and the ends of the range."""
     unsigned = np.dtype(f"u{dtype.bytes}")
     stored = np.frombuffer(rng.bytes(length * dtype.bytes), unsigned).view(dtype.storage)
     with np.errstate(all="ignore"):

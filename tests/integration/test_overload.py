@@ -1,5 +1,5 @@
-"""The overload benchmark: a quick run of all of it, what its clients do when they are refused, and
-how it counts. Whether its goals are reached is for `make overload` to say, on a quiet machine."""
+"""The overload benchmark: a quick run of everything, the reaction of its clients to refusals, and
+its counting. `make overload` decides on a quiet machine whether the goals are reached."""
 
 import json
 import os
@@ -21,7 +21,7 @@ import overload  # noqa: E402
 pytestmark = pytest.mark.release_only
 
 SCRIPT = TOP / "tests/load/overload.py"
-BEGIN, END = 1_000_000_000, 2_000_000_000  # a window of a second
+BEGIN, END = 1_000_000_000, 2_000_000_000  # a window of one second
 
 
 def command(*more):
@@ -59,7 +59,7 @@ def test_refused_clients_come_back_when_they_are_told_to(
 ):
     server = start_server("--log-requests", "false", "--per-client-requests", "1")
     load = overload.Load(overload.load.BIN / "load_client", tmp_path, impatient)
-    kind = overload.strided(1 << 24, flags="s")  # one is being read for longer than the test takes
+    kind = overload.strided(1 << 24, flags="s")  # reading one answer takes longer than the test
     run = load.run(server, [kind], connections=4, seconds=0.8, cool=0)
     refused = round((run.refused_before + run.refused_later) * run.seconds)
     assert least <= refused <= most, run.figures()
@@ -75,7 +75,7 @@ def test_a_body_that_is_announced_with_expect_is_sent_only_when_it_is_wanted(
     kind = overload.raw(4, flags=flags)
     run = load.run(server, [kind], connections=8, seconds=0.5)
     assert getattr(run, refused) > 0, run.figures()
-    # Of the one whose turn it is, all of the body is sent, and a busy machine may answer it late.
+    # The admitted request sends its whole body, and a busy machine may answer it late.
     assert (run.vain_mib <= 4 * run.late) == (flags == "e"), run.figures()
 
 
@@ -103,7 +103,7 @@ def test_requests_that_arrive_at_a_rate_come_so_often_whatever_becomes_of_them(
 
 
 def written(*records):
-    """What load_client would write; a record is (due, started, ended, sent, status), in ms."""
+    """A file in the format of load_client; records: (due, started, ended, sent, status), in ms."""
     head = {"begin_ns": BEGIN, "end_ns": END, "cpu_s": 0.5, "server_cpu_s": 1}
     head |= {"records": len(records), "record_bytes": overload.RECORD.size}
     data = b""
@@ -116,22 +116,22 @@ def written(*records):
 def test_only_answers_in_their_deadline_are_goodput_and_those_at_an_edge_count_in_part():
     kind = overload.Kind("k", "/", b"", deadline_ms=200)
     output = written(
-        (900, 900, 1100, 0, 200),  # half of it in the window
+        (900, 900, 1100, 0, 200),  # half of this request lies in the window
         (1100, 1100, 1300, 0, 200),
-        (1100, 1100, 1301, 1 << 20, 200),  # late
+        (1100, 1100, 1301, 1 << 20, 200),  # this answer is late
         (1200, 1200, 1210, 0, 503),
         (1200, 1200, 1210, 5, 429),
         (1200, 1200, 1210, 0, 500),
-        (1200, 1200, 0, 0, 0),  # under way when the run was over
-        (1200, 0, 1200, 0, 0),  # no connection was free
-        (1900, 1900, 2100, 0, 200),  # half of it again
+        (1200, 1200, 0, 0, 0),  # this request is in flight at the end of the run
+        (1200, 0, 1200, 0, 0),  # this request found no free connection
+        (1900, 1900, 2100, 0, 200),  # half of this request lies in the window
     )
     run = overload.summed_up(output, [kind])
     assert (run.offered, run.good, run.late) == (8, 2, 2)
     assert (run.refused_before, run.refused_later, run.errors, run.unsent) == (1, 1, 1, 1)
     assert run.p(0) == 200 and run.p(99) == 201 and run.p(99, "server_ms") == 0.25
     assert [sorted(piece) for piece in run.pieces] == [[200, 201] + 5 * [float("inf")], [200]]
-    assert run.piece_p(99) == 200  # the lower one of two is the median
+    assert run.piece_p(99) == 200  # the median of two is the lower one
     assert (run.cpu, run.server_cpu) == (0.5, 1)
 
 

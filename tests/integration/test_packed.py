@@ -1,4 +1,5 @@
-"""Bodies with a Content-Encoding: unpacked on the loop if short, by the codec pool if not."""
+"""Bodies with a Content-Encoding: short ones are decompressed on the loop, others by the codec
+pool."""
 
 import gzip
 import time
@@ -60,9 +61,9 @@ def test_a_packed_body_that_ends_early_is_refused_and_the_connection_lives(clien
 
 
 def test_a_packed_body_in_chunks_whose_first_ones_are_short_is_read_to_its_end(start_server):
-    """As who packs a stream sends it: the head of the gzip format first, by itself. That is small, and
-    what such a body may become is soon the whole budget: it waited for its own first bytes, and all
-    large requests behind it."""
+    """A compressor of a stream may send the gzip header first, separately. The header is short, but
+    the possible size of such a body soon reaches the whole budget: the request must not wait for
+    memory that it holds itself, which would also block all large requests behind it."""
     server = start_server("--memory-budget", "64MiB")
     stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
     packed = gzip.compress(calls.npy_bytes(stored), 1)
@@ -76,7 +77,8 @@ def test_a_packed_body_in_chunks_whose_first_ones_are_short_is_read_to_its_end(s
 
 
 def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(start_server):
-    """Each holds a little when it begins to wait: none of them waits for what those behind it hold."""
+    """Each request holds a little memory when it begins to wait. No request may wait for memory
+    that a later request holds."""
     server = start_server("--memory-budget", "64MiB")
     stored = np.random.default_rng(1).integers(-(2**63), 2**63 - 1, 1 << 16, dtype=np.int64)
     packed = gzip.compress(calls.npy_bytes(stored), 1)
@@ -85,7 +87,7 @@ def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(st
         wire.send(PACKED_NPY + chunk(packed[:10])).await_read()
     for wire in wires:
         wire.send(chunk(packed[10:]) + chunk(b""))
-    # Side by side: while others lack memory, a client that does not read its answer is cut.
+    # Read in parallel: while others lack memory, a client that does not read its answer is cut.
     with ThreadPoolExecutor(len(wires)) as readers:
         for answer in readers.map(lambda wire: wire.answer(), wires):
             assert answer.status == 200, answer.body
@@ -95,7 +97,8 @@ def test_packed_bodies_that_may_each_need_all_memory_come_one_after_the_other(st
 
 
 def test_a_packed_text_that_needs_more_than_all_memory_is_told_so(start_server):
-    """Not that it should try again: libtally and `tally` would, until their time is over."""
+    """The answer must not ask for a retry: libtally and `tally` would retry until their time is
+    over."""
     server = start_server("--memory-budget", "2MiB")
     text = b'{"data":[' + b"1," * (MIB // 2) + b"1]}"
     client = server.client()
@@ -124,7 +127,7 @@ def test_bombs_are_refused_while_others_are_served(start_server):
         answer = slow.post("/v1/cumsum", bomb, calls.JSON, {"Content-Encoding": "gzip"})
         assert answer.status in (400, 413), answer
         assert fast.post("/v1/cumsum?dtype=int8&shape=1", b"\x05", calls.RAW).body == b"\x05"
-    if MODE == "release":  # sanitizers keep what was given back
+    if MODE == "release":  # sanitizers keep freed memory
         assert server.rss_bytes() - before < 150 * MIB
     slow.close()
     fast.close()

@@ -1,4 +1,5 @@
-"""The cost of pages: the time of an HTTP thread, memory here and in the kernel, the turns of others."""
+"""The cost of pages: time of an HTTP thread, memory of the process and the kernel, delays of other
+clients."""
 
 import contextlib
 import pathlib
@@ -60,7 +61,8 @@ OTHERS = 300
 
 
 def test_a_newcomer_is_accepted_while_connections_before_it_wait_for_their_turns(start_server):
-    """The kernel's backlog has one order for all clients. The log has the order of the answers."""
+    """In the kernel's backlog, the newcomer is behind all connections of the other client. The
+    log shows the order of the answers."""
     server = start_server("--http-loops", "1", "--log-bytes-per-s", "0")
     with contextlib.ExitStack() as stack:
         server.signal(signal.SIGSTOP)
@@ -78,25 +80,26 @@ def test_a_newcomer_is_accepted_while_connections_before_it_wait_for_their_turns
 
 
 def asked_paths(server):
-    """In the order of their answers, but for those of the tests' own questions."""
+    """Paths of the pages in the order of their answers, without the tests' own queries."""
     return re.findall(r" path=(/metrics|/version) ", server.log)
 
 
-# Answers that nobody reads ------------------------------------------------------------------------
+# Unread answers -----------------------------------------------------------------------------------
 
 
-# Connections that read nothing stay, however long the machine stands still.
+# Connections that read nothing stay open, even if the machine stops for long.
 PATIENT = ("--min-upload-rate", "0", "--idle-timeout-s", "600", "--answer-timeout-ms", "600000")
 
 
 def unread(server, stack, path, source, pipelined=1):
-    """A connection whose client takes next to nothing of the answers: its window is small."""
+    """A connection whose client receives almost nothing of the answers, since its window is
+    small."""
     wire = stack.enter_context(server.wire(source=source, window=4096))
     return wire.send(get(path) * pipelined)
 
 
 def queued_bytes(server):
-    """Bytes in the kernel's send queue of each of the server's connections, by /proc/net/tcp."""
+    """Bytes in the kernel's send queue of each of the server's connections, from /proc/net/tcp."""
     rows = pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]
     columns = [row.split() for row in rows]
     established = "01"
@@ -122,7 +125,8 @@ def test_the_kernel_takes_little_of_pages_that_are_not_read(start_server):
 
 @pytest.mark.parametrize("bytes_out", [64 << 10, 900 << 10, 8 << 20])
 def test_the_kernel_takes_little_of_sums_that_are_not_read(start_server, bytes_out):
-    """But for a large answer, whose memory is still counted, and of that it takes a block at most."""
+    """The kernel's send queue of a connection has at most 128 KiB. For a large answer, whose
+    memory is still reserved, it has at most one block of 512 KiB."""
     server = start_server(*PATIENT)
     ask = post_bytes(f"/v1/cumsum?dtype=int8&shape={bytes_out}&strides=0", b"\1", [RAW])
     with contextlib.ExitStack() as stack:
@@ -149,7 +153,8 @@ def test_a_client_that_does_not_read_pages_gets_no_more_pages_but_others_do(star
             assert wire.send(get("/readyz")).answer().status == 200
         with server.wire(source="127.0.1.2") as wire:
             assert wire.send(get("/openapi.json")).answer().status == 200
-    with server.wire(source="127.0.1.1") as wire:  # when those have left
+    # the connections with unread pages are closed
+    with server.wire(source="127.0.1.1") as wire:
         until(lambda: wire.send(get("/openapi.json")).answer().status == 200)
 
 
@@ -183,7 +188,8 @@ def test_pages_count_among_the_requests_of_their_client(start_server):
             answer = wire.send(get(path)).answer()
             calls.expect_error(answer, 429, "too_many_requests", says=says)
         calls.expect_error(wire.send(ASK).answer(), 429, "too_many_requests")
-        for path in ("/livez", "/readyz"):  # who asks for these would end the service
+        # refusing these probes would make an orchestrator end the service
+        for path in ("/livez", "/readyz"):
             assert wire.send(get(path)).answer().status == 200
         other = stack.enter_context(server.wire(source="127.0.1.2"))
         for path in paths:

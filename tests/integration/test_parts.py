@@ -1,5 +1,5 @@
-"""Sums in parts: however a tensor is cut along its axis, in whatever format and on whatever server its
-parts are scanned, the outputs are those of one request; carries that do not fit are refused."""
+"""Sums in parts: however a tensor is cut along its axis, in every format and on every server, the
+outputs equal those of one request; carries that do not fit are refused."""
 
 import base64
 import json
@@ -24,7 +24,8 @@ sys.path.insert(0, str(TOP / "tests" / "fleet"))
 
 import replicas  # noqa: E402
 
-EDGES = [0, 1, 255, 256, 257, 1023, 1024, 1025, 65536]  # around blocks of kernels and slices
+# positions around the sizes of kernel blocks and slices
+EDGES = [0, 1, 255, 256, 257, 1023, 1024, 1025, 65536]
 
 
 def random_stored(dtype, shape, rng):
@@ -96,7 +97,7 @@ def v2_part(binary_in, binary_out):
 
 
 def layouts(size):
-    """Shapes with an axis of that size: alone, innermost, outermost, between others."""
+    """Shapes with an axis of that size: alone, innermost, outermost, in the middle."""
     return [((size,), 0), ((3, size), 1), ((size, 5), 0), ((2, size, 3), 1), ((1, size, 1, 2), 1)]
 
 
@@ -163,7 +164,7 @@ def test_the_format_may_change_from_part_to_part(pair):
 
 
 def test_a_carry_may_be_long_in_json(client):
-    """Longer than all that JSON may hold besides numbers."""
+    """The carry is longer than the limit for all text in JSON other than numbers."""
     dtype, rng = dtypes.BY_NAME["float64"], np.random.default_rng(10)
     stored = random_stored(dtype, (4, 20000), rng)
     out = in_parts([client], json_part, dtype, stored, [1, 3], 0)
@@ -172,7 +173,7 @@ def test_a_carry_may_be_long_in_json(client):
 
 @pytest.mark.parametrize("escapes", [{"/": "\\/"}, {"+": "\\u002B"}, {"=": "\\u003d"}])
 def test_a_carry_may_be_escaped_as_encoders_of_json_do(client, escapes):
-    """PHP, .NET and Gson write these unless they are told otherwise."""
+    """PHP, .NET and Gson write these escapes by default."""
     part = {"dtype": "uint8", "axis": 1}
     first = {"data": [[255], [255], [251]], "part": "first", **part}
     carry = client.post_json("/v1/cumsum", first).json()["carry"]
@@ -264,7 +265,8 @@ def test_the_carry_of_special_values_says_which(client):
 
 @pytest.mark.parametrize("name", ["float32", "float16", "float64", "int16", "uint64"])
 def test_parts_side_by_side_with_totals_give_the_same_bits(pair, name):
-    """Totals of all parts on any server, added up as integers, in front of each part."""
+    """Total all parts on any server, add the totals as integers, and prepend their sum to each
+    part."""
     dtype, rng = dtypes.BY_NAME[name], np.random.default_rng(12)
     for exclusive, reverse in ((False, False), (True, True)):
         stored = random_stored(dtype, (2, 3777), rng)
@@ -346,7 +348,7 @@ def test_totals_of_a_tensor_with_strides_are_those_of_its_elements(client):
 
 @pytest.fixture
 def fleet(tmp_path):
-    """Three replicas behind HAProxy with deploy/haproxy.cfg, which looks after them more often here."""
+    """Three replicas behind HAProxy with deploy/haproxy.cfg, but with more frequent checks."""
     often = {r"inter 1s fall 2": "inter 100ms fall 2"}
     with replicas.Fleet(tmp_path, False, BINARY, flags=["--cpus", "1"], adapt=often) as fleet:
         yield fleet
@@ -361,7 +363,7 @@ def replica_at_work(fleet):
 
 
 def kill_inside(fleet, request):
-    """Whoever has half of the request; what its client is told then."""
+    """Kill the replica that has half of the request; returns the answer that the client gets."""
     with socket.create_connection(("127.0.0.1", fleet.port), 60) as wire:
         wire.sendall(request[: len(request) // 2])
         until(lambda: replica_at_work(fleet) is not None, 60)
@@ -370,7 +372,8 @@ def kill_inside(fleet, request):
 
 
 def test_behind_haproxy_a_replica_that_is_killed_costs_at_most_the_part_it_has(fleet):
-    """The first is killed between two parts, the second inside one, and the third sums the rest."""
+    """The first replica is killed between two parts, the second within one, and the third sums the
+    rest."""
     dtype, rng = dtypes.BY_NAME["float32"], np.random.default_rng(8)
     stored = random_stored(dtype, (4000, 100), rng)
     cuts, carry, sums = [0, 1000, 1001, 2500, 4000], b"", b""
@@ -398,11 +401,11 @@ def test_behind_haproxy_a_replica_that_is_killed_costs_at_most_the_part_it_has(f
     client.close()
 
 
-# ---- what is refused ----
+# ---- refusals ----
 
 
 FLOAT32 = dtypes.BY_NAME["float32"]
-ONE = 1 << 149  # units of float32
+ONE = 1 << 149  # the number 1 in units of 2^-149, the least positive float32
 
 
 def good_carry():
@@ -414,7 +417,7 @@ def sealed(flags=0, lines=2, position=3, payload=bytes(8), dtype="float32", vers
 
 
 def line_of(flags, low, *words):
-    """A payload whose first line is this one, and whose second sum is 0."""
+    """A payload of two lines: the given one, and one whose sum is 0."""
     kept = b"".join((word % 2**64).to_bytes(8, "little") for word in words)
     return bytes([flags, 0, low, len(words)]) + bytes(4) + kept
 
@@ -483,7 +486,7 @@ def test_a_carry_that_does_not_fit_is_refused_in_every_format(client, name):
 
 
 def test_a_carry_is_refused_before_the_part_behind_it_is_sent(server):
-    """The part never comes, and the refusal is there."""
+    """The refusal arrives although the part is never sent."""
     for carry, _ in (REFUSED["magic"], REFUSED["lines"], REFUSED["sum"]):
         length = len(carry) + (64 << 20)
         with server.wire() as wire:
@@ -495,7 +498,8 @@ def test_a_carry_is_refused_before_the_part_behind_it_is_sent(server):
 
 
 def test_a_forged_carry_spoils_the_senders_sums_alone(server, client):
-    """Positions at every end, sums of every kind: a forger gets sums of what was sent."""
+    """A forged carry may have a position at any limit and sums of any kind: it changes only the
+    sums of its sender."""
     stored = np.ones((3, 2), np.float32)
     for position in (1, 256, 65536, 2**40, 2**63 - 512):
         for number in ("nan", "+inf", "-inf", "-0", 0, 1, -1, ONE, -(2**276)):
@@ -589,9 +593,11 @@ def test_v2_refuses_tensors_that_no_part_has(client):
 
 
 def test_v2_lists_the_possible_causes_of_a_wrong_length_of_a_carry(client):
-    """The shape of the input says the length, before there are bytes that would tell more."""
+    """The service compares the carry's length with the shape of the input before it reads the
+    carry, and cannot know yet which of the two is wrong."""
     x = {"name": "x", "shape": [2, 3], "datatype": "FP32", "data": [1] * 6}
-    for length in (71, 185, 1000):  # of one line, or beyond what two may have
+    # the length of one line, and lengths that two lines cannot have
+    for length in (71, 185, 1000):
         carry = {"name": "carry", "shape": [length], "datatype": "UINT8", "data": [0] * length}
         document = {"inputs": [x, carry], "parameters": {"axis": 1, "part": "next"}}
         answer = client.post_json("/v2/models/cumsum/infer", document)
@@ -663,11 +669,11 @@ def test_a_raw_binary_first_part_is_answered_as_json_where_it_asks_for_that(clie
     assert bytes(carry["data"]).startswith(b"TALLYSUM") and sums["data"] == [1, 3, 6]
 
 
-# ---- what it costs ----
+# ---- cost ----
 
 
 def test_clients_that_leave_inside_a_part_leave_nothing_behind(start_server):
-    """Inside the carry, inside the part behind it, and while that is scanned."""
+    """Clients leave inside the carry, inside the part behind it, and during the scan."""
     server = start_server("--slice-bytes", "16KiB")
     client = server.client()
     lines = 20000

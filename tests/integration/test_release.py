@@ -1,5 +1,5 @@
-"""What is released: one version everywhere, an archive that is the same each time, an image's build that has what
-`make install` names, and what an image is made of."""
+"""Releases: one version everywhere, a reproducible archive, an image build with everything that
+`make install` names, and the contents of an image."""
 
 import fnmatch
 import gzip
@@ -118,7 +118,8 @@ def test_packages_are_built_with_every_library_that_a_build_installs():
     packages = re.search(r'^run_packages="(.*?)"', script, re.M | re.S)[1].split()
     control = (TOP / "deploy/debian/control").read_text()
     wanted = re.search(r"^Build-Depends:(.*?)^\S", control, re.M | re.S)[1]
-    libraries = {name for name in packages if name.endswith("-dev")} - {"libc6-dev"}  # essential
+    # every build has libc6-dev
+    libraries = {name for name in packages if name.endswith("-dev")} - {"libc6-dev"}
     assert libraries <= set(re.findall(r"[\w.+-]+", wanted))
 
 
@@ -129,7 +130,7 @@ def test_whoever_builds_packages_gets_all_that_dpkg_asks_for():
     control = (TOP / "deploy/debian/control").read_text()
     wanted = re.search(r"^Build-Depends:(.*?)^\S", control, re.M | re.S)[1]
     wanted = wanted.replace("debhelper-compat (= 13)", "debhelper")
-    # It asks for build-essential, too, which no package names.
+    # The build also needs build-essential, on which no package depends by name.
     for needed in ("build-essential", *wanted.split(",")):
         assert installed & set(re.findall(r"[\w.+-]+", needed)), needed
 
@@ -167,7 +168,7 @@ def passes_dockerignore(name, patterns):
 
 
 def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
-    """All that the build and `make install` name, as far as git has it."""
+    """Every file that the build and `make install` name must pass, if it is in git."""
     patterns = (TOP / ".dockerignore").read_text().split()
     tracked = run("git", "ls-files").split("\n")[:-1]
     kept = [name for name in tracked if passes_dockerignore(name, patterns)]
@@ -182,7 +183,7 @@ def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
     assert len(named) > 200
     missing = {name for name in named if not (tmp_path / name).exists()}
     assert not missing
-    # The recipes of `make install`, without what they need first.
+    # The recipes of `make install` without its prerequisites.
     recipes = run("make", "-n", "-o", "all", "-o", "client", "-o", "opencl", "install-built")
     words = {word for word in re.split(r"[\s;']+", recipes) if word and "=" not in word}
     used = {name for word in words for name in tracked if fnmatch.fnmatchcase(name, word)}
@@ -196,7 +197,7 @@ def test_what_an_image_is_built_of_passes_dockerignore(tmp_path):
 
 @pytest.mark.release_only
 def test_an_installation_is_whole_and_for_everybody_to_read(tmp_path):
-    """Whatever the umask, into a folder with a blank in its name."""
+    """The umask forbids access by other users, and the name of the folder has a blank."""
     make = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     settings = (f"DESTDIR={tmp_path}/a b", "PREFIX=/opt/tally")
     run("make", "-s", "install-built", *settings, umask=0o077, env=make)
@@ -223,7 +224,8 @@ def test_a_prefix_that_its_readers_would_cut_at_a_blank_is_refused(setting):
 
 
 def test_the_root_of_an_image_has_each_library_that_the_loader_would_load(tmp_path):
-    """From the entries of the programs alone: nothing is run, so that they may be of another architecture."""
+    """The libraries are determined from the programs' ELF entries alone: nothing is run, so the
+    programs may be of another architecture."""
     folder = pathlib.Path(BINARY).parent
     trees = []
     for number in (1, 2):
@@ -251,7 +253,7 @@ def test_the_root_of_an_image_has_each_library_that_the_loader_would_load(tmp_pa
 def test_the_root_of_an_image_is_made_of_programs_of_a_known_architecture(tmp_path):
     header = bytearray(pathlib.Path(BINARY).read_bytes()[:64])
     header[18:20] = (243).to_bytes(2, "little")  # e_machine: RISC-V
-    header[40:64] = bytes(24)  # without tables behind it
+    header[40:64] = bytes(24)  # the file has no section headers
     for name in ("tallyd", "tally"):
         (tmp_path / name).write_bytes(header)
     command = ["sh", "deploy/image-root.sh", str(tmp_path), str(tmp_path / "root"), VERSION]
@@ -260,7 +262,8 @@ def test_the_root_of_an_image_is_made_of_programs_of_a_known_architecture(tmp_pa
 
 
 def test_an_archive_of_an_image_is_the_same_for_the_same_image(tmp_path):
-    """Also if another container made it, whose name Docker's configuration has."""
+    """The archive does not depend on the container that created the image, although Docker's
+    configuration names it."""
     layer = gzip.compress(b"a layer", mtime=0)
     archives = []
     for container in ("one", "another"):
@@ -298,7 +301,7 @@ def test_an_archive_of_an_image_is_the_same_for_the_same_image(tmp_path):
     kept = json.loads(files["blobs/" + manifest["config"]["digest"].replace(":", "/")])
     assert kept["config"] == {"User": "65532:65532", "Healthcheck": {"Test": ["CMD", "tally"]}}
     assert files["blobs/" + manifest["layers"][0]["digest"].replace(":", "/")] == layer
-    (docker,) = json.loads(files["manifest.json"])  # what `docker load` reads
+    (docker,) = json.loads(files["manifest.json"])  # the file that `docker load` reads
     assert docker["RepoTags"] == ["tally:1.2.3"] and {docker["Config"], *docker["Layers"]} <= set(
         files
     )
@@ -333,7 +336,7 @@ License: {license}
 License: ISC
 """
 LICENSES = {
-    "libc6": (None, "NOASSERTION"),  # a text for people alone
+    "libc6": (None, "NOASSERTION"),  # a text that only people can interpret
     "libstdc++6": (
         "LGPL-2.1+ or Expat and BSD-3-clause",
         "LGPL-2.1-or-later OR MIT AND BSD-3-Clause",
@@ -345,7 +348,7 @@ BASE_DIGEST = "0123456789abcdef" * 4
 
 @pytest.fixture
 def image_root(tmp_path):
-    """What deploy/image-root.sh lays out, in small."""
+    """A small model of the folder that deploy/image-root.sh lays out."""
     root = tmp_path / "root"
 
     def put(name, text):
@@ -364,7 +367,7 @@ def image_root(tmp_path):
         put(f"var/lib/dpkg/status.d/{name}.md5sums", "".join(f"0  {file}\n" for file in files))
     for name in ("usr/local/bin/tallyd", "usr/local/bin/tally", "etc/a file"):
         put(name, name)
-    put("usr/share/doc/tally/sbom.spdx.json", "")  # the shell makes it before it is written
+    put("usr/share/doc/tally/sbom.spdx.json", "")  # the shell creates the file before it is written
     put("os-release", 'ID=debian\nVERSION_ID="13"\n')
     (root / "os-release").rename(tmp_path / "os-release")
     return root, versions
@@ -501,7 +504,7 @@ def test_images_are_built_on_the_base_whose_digest_they_say(
     expected = "--build-arg BASE=" + base.format(default=default, digest=BASE_DIGEST) + " "
     builds = [line for line in log.read_text().splitlines() if line.startswith("build ")]
     assert len(builds) == 2 and all(expected in line for line in builds)
-    # What the files of deploy/kubernetes/ name.
+    # The files of deploy/kubernetes/ use these names.
     assert log.read_text().splitlines()[-1] == f"tag tally:latest tally:{VERSION}"
     assert 'org.opencontainers.image.base.name="${BASE}"' in dockerfile
     assert '/image "$VERSION" "$BASE"\n' in dockerfile

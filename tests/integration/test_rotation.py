@@ -1,4 +1,5 @@
-"""Some seconds of tests/load/rotation.py: certificate and token file change every second, nobody notices."""
+"""Run tests/load/rotation.py for some seconds: certificate and token file change every second,
+and no client may notice it."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""deploy/tallyd.service: its filter of system calls lets everything through that serving takes."""
+"""deploy/tallyd.service: its system call filter permits everything that serving needs."""
 
 import ctypes
 import errno
@@ -22,12 +22,13 @@ from support.waiting import until
 UNIT = TOP / "deploy" / "tallyd.service"
 KILL, ALLOW = 0x80000000, 0x7FFF0000  # SCMP_ACT_KILL_PROCESS, SCMP_ACT_ALLOW
 REFUSE = 0x00050000 | errno.EPERM  # SCMP_ACT_ERRNO, as the unit's SystemCallErrorNumber
-TRIED = "io_uring_setup"  # by the libuv of Debian 13, which does without where it is refused
-MOST_EXPOSED = 15  # tenths, of what systemd-analyze says
+# libuv in Debian 13 tries this call, and continues without it if the call is refused
+TRIED = "io_uring_setup"
+MOST_EXPOSED = 15  # largest allowed exposure, in tenths of the unit that systemd-analyze prints
 
 
 def expanded(word):
-    """System calls of a set of systemd's."""
+    """The system calls in a set that systemd defines."""
     if not word.startswith("@"):
         return {word}
     said = subprocess.run(
@@ -44,7 +45,8 @@ def allowed():
 
 
 def filtered(names):
-    """For preexec_fn: whatever else is called ends the process at once."""
+    """Returns a function for preexec_fn. After it has run, any system call that is not in
+    `names` ends the process at once."""
     library = ctypes.CDLL("libseccomp.so.2")
     library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_init.argtypes = [ctypes.c_uint32]
@@ -61,7 +63,7 @@ def filtered(names):
     def load():
         rules = library.seccomp_init(KILL)
         for number, answer in numbers:
-            if number >= 0:  # there is one of this name on this machine
+            if number >= 0:  # this machine has a system call of this name
                 assert library.seccomp_rule_add_array(rules, answer, number, 0, None) == 0
         assert library.seccomp_load(rules) == 0
 
@@ -70,11 +72,12 @@ def filtered(names):
 
 NEW_MOUNTS, NEW_USERS = 0x00020000, 0x10000000  # CLONE_NEWNS, CLONE_NEWUSER
 PRIVATE, BIND = 0x4000 | 0x40000, 0x1000  # MS_REC | MS_PRIVATE, MS_BIND
-OTHER_PAGES = ["meminfo", "cpuinfo", "stat", "mounts"]  # of /proc, that a program may look at
+OTHER_PAGES = ["meminfo", "cpuinfo", "stat", "mounts"]  # pages of /proc that a program may read
 
 
 def enclosed():
-    """For preexec_fn: as with ProcSubset=pid and PrivateUsers=yes. OSError where that cannot be."""
+    """Returns a function for preexec_fn, with the effect of ProcSubset=pid and
+    PrivateUsers=yes. The function raises OSError if that is impossible."""
     library = ctypes.CDLL(None, use_errno=True)
     is_root = os.getuid() == 0
 
@@ -131,7 +134,8 @@ def test_the_unit_lets_no_such_call_through(name):
 def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
     start_server, tmp_path, is_enclosed
 ):
-    """And, where namespaces can be made, it needs no more of /proc and of users than the unit leaves."""
+    """If namespaces can be created, the test also shows that the service works with the part of
+    /proc and with the users that the unit lets it see."""
     if is_enclosed and not can_be_enclosed():
         pytest.skip("no namespaces can be made here")
     enclose, restrict = enclosed() if is_enclosed else lambda: None, filtered(allowed())
@@ -144,7 +148,8 @@ def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
         *("--listen", f"unix:{sock}", "--socket-group", group, "--allow-client-shm"),
         *("--otlp-endpoint", endpoint),
         preexec_fn=lambda: (enclose(), restrict()),
-        env={"OCL_ICD_VENDORS": str(tmp_path)},  # other drivers call more: docs/devices.md
+        # other drivers make more system calls: docs/devices.md
+        env={"OCL_ICD_VENDORS": str(tmp_path)},
         tls=tls,
     )
     client = server.client()
@@ -164,7 +169,7 @@ def test_the_system_calls_of_serving_pass_the_filter_of_the_unit(
     memory.unlink()
     serial = tls.rotate()
     until(lambda: server.log.count("is loaded") == 2, 60, what=f"certificate {serial}")
-    with server.wire() as wire:  # past libmicrohttpd
+    with server.wire() as wire:  # the service refuses this header itself, without libmicrohttpd
         wire.send(b"POST /v1/cumsum HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")
         assert wire.answer().status == 413
     assert client.post(PATH, BODY, calls.RAW).body == SUMS
@@ -189,7 +194,7 @@ def test_the_service_knows_machine_and_processor_without_the_rest_of_proc(start_
     outside, inside = start_server(env=own), start_server(env=own, preexec_fn=enclosed())
     (budget, memory), (own_budget, own_memory) = map(budget_and_memory, (outside, inside))
     assert own_memory == memory > 0
-    assert own_budget > budget / 4  # half of what is free, by another reckoning
+    assert own_budget > budget / 4  # half of the free memory, computed in another way
     names = [
         server.client().get("/v1/devices").json()["devices"][0]["name"]
         for server in (outside, inside)

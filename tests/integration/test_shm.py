@@ -1,4 +1,4 @@
-"""Clients' shared memory, with tritonclient's own helpers and against hostile clients."""
+"""Shared memory of clients, with tritonclient's own helpers and against hostile clients."""
 
 import concurrent.futures
 import contextlib
@@ -23,7 +23,7 @@ from tritonclient.utils import InferenceServerException
 
 @pytest.fixture(scope="module", params=["copies", "zero_copy"])
 def shm_server(tmp_path_factory, request):
-    """Every test runs with both: but for speed, well-behaved clients see no difference."""
+    """Every test runs on both servers: well-behaved clients see no difference except speed."""
     flags = ("--allow-client-shm", *(["--shm-zero-copy"] if request.param == "zero_copy" else []))
     server = Tallyd(tmp_path_factory.mktemp("shm") / "log", flags)
     yield server
@@ -185,7 +185,8 @@ def test_an_output_in_shared_memory_goes_there_whatever_binary_data_output_says(
 @pytest.mark.parametrize("out_at", [0, 1, 4, 12, 400])
 @pytest.mark.parametrize("second_name", [False, True])
 def test_input_and_output_anywhere_in_one_object(v2, http, in_at, out_at, second_name):
-    """The same place, overlapping, apart, at odd addresses, and one object under two names."""
+    """Input and output are at the same address, overlap, are apart, are at odd addresses, or
+    are in one object that has two names."""
     with memory(4096) as (name, view, _):
         assert register(http, "r", name, 0, 4096).status == 200
         assert register(http, "s", name, 4, 4092).status == 200
@@ -362,7 +363,7 @@ def test_an_object_that_shrinks_is_an_error_and_not_the_end(shm_server, v2, http
 
 
 def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
-    """Whatever the timing, each answer is 200 or a clean 400."""
+    """At any time each answer is 200 or a clean 400."""
     with memory(1 << 20) as (name, _, path):
         assert register(http, "r", name, 0, 1 << 20).status == 200
         stop = threading.Event()
@@ -386,7 +387,8 @@ def test_an_object_that_shrinks_and_grows_all_the_time(shm_server, v2, http):
 
 @pytest.fixture(scope="module", params=["copies", "zero_copy"])
 def waiting_server(tmp_path_factory, request):
-    """Its device starts half a second after a request has come: time to change the memory."""
+    """A server whose device starts half a second after a request arrives, so that the test can
+    change the memory meanwhile."""
     flags = ["--allow-client-shm", "--batch-delay-us=500000"]
     zero_copy = request.param == "zero_copy"
     server = Tallyd(
@@ -399,7 +401,8 @@ def waiting_server(tmp_path_factory, request):
 
 @contextlib.contextmanager
 def while_it_waits(server, *arguments):
-    """Sends infer(*arguments); its answer is in the list after the block."""
+    """Send infer(*arguments) in a thread, and run the block while the request waits. After the
+    block, the yielded list has the answer."""
     answers = []
 
     def send():
@@ -424,7 +427,7 @@ def test_a_client_that_changes_its_input_changes_only_its_own_answer(waiting_ser
         with while_it_waits(server, [1000], "r", 4000, 0, ("r", 4000, 8192)) as answers:
             values[:1000] = 2
         assert answers[0].status == 200
-        # where the device works in the client's pages it sees the change, a copy does not
+        # A device that works in the client's pages sees the change, a copy does not.
         assert values[2048 + 999] == (2000 if zero_copy else 1000)
         client.post("/v2/systemsharedmemory/unregister")
         client.close()
@@ -432,7 +435,8 @@ def test_a_client_that_changes_its_input_changes_only_its_own_answer(waiting_ser
 
 @pytest.mark.parametrize("output", [None, ("r", 1 << 20, 0), ("r", 1 << 20, 1 << 20)])
 def test_pages_that_disappear_before_the_device_reads_them(waiting_server, output):
-    """Truncated between the request's checks and the kernel: SIGBUS in a thread of the driver."""
+    """The object is truncated between the request's checks and the kernel: SIGBUS in a thread of
+    the driver."""
     server, zero_copy = waiting_server
     with memory(1 << 21) as (name, view, path):
         client = server.client()
@@ -444,12 +448,13 @@ def test_pages_that_disappear_before_the_device_reads_them(waiting_server, outpu
         elif output:
             calls.expect_error(answers[0], 400, "shared_memory_error", says="smaller")
         else:
-            assert answers[0].status == 200  # its input was copied in time
+            assert answers[0].status == 200  # the input was copied before
         server.check_alive()
         os.truncate(path, 1 << 21)
         view.view("<i4")[: 1 << 18] = 1
         answer = infer(client, [1 << 18], "r", 1 << 20, 0, ("r", 1 << 20, 1 << 20))
-        assert answer.status == 200 and view.view("<i4")[-1] == 1 << 18  # copied from now on
+        # the server copies from now on
+        assert answer.status == 200 and view.view("<i4")[-1] == 1 << 18
         client.post("/v2/systemsharedmemory/unregister")
         client.close()
 
@@ -464,7 +469,7 @@ def test_a_region_outlives_its_registration_for_requests_that_wait(waiting_serve
             assert client.post("/v2/systemsharedmemory/unregister").status == 200
             path.unlink()
         assert answers[0].status == 200 and view.view("<i4")[2048 + 999] == 1000
-        # the client has its answer before the server has ended the request
+        # The client may have its answer before the server has ended the request.
         maps = pathlib.Path(f"/proc/{server.pid}/maps")
         waiting.until(lambda: name not in maps.read_text(), 20, what="its pages are still mapped")
         client.close()
@@ -554,10 +559,10 @@ def test_the_table_of_regions_is_bounded(v2, http):
 
 
 def outer_address():
-    """An address of this machine that is not loopback; None if it has no other."""
+    """A non-loopback address of this machine; None if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing
+            probe.connect(("192.0.2.1", 9))  # connect() of a datagram socket sends nothing
             return probe.getsockname()[0]
         except OSError:
             return None
@@ -566,7 +571,7 @@ def outer_address():
 def test_remote_clients_are_refused(start_server):
     address = outer_address()
     if address is None:
-        return  # nothing is remote on such a machine
+        return  # this machine has no remote address to test with
     port = free_port()
     start_server("--allow-client-shm", "--listen", f"{address}:{port}")
     connection = http_client.HTTPConnection(address, port, timeout=30)
@@ -588,7 +593,7 @@ HERE, THERE = "127.0.0.1", "10.1.2.3"
         ([HERE], f"192.0.2.1, {HERE}", 403),
         ([HERE], "192.0.2.1", 403),
         ([HERE], "unknown", 403),
-        ([HERE, THERE], f"{HERE}, {THERE}", 403),  # what the other machine calls its loopback
+        ([HERE, THERE], f"{HERE}, {THERE}", 403),  # a loopback address that another machine reports
         ([], HERE, 403),
         ([], "192.0.2.1", 403),
     ],
@@ -620,7 +625,7 @@ def test_a_client_behind_proxies_is_local_only_if_every_address_is_local(
     "name, value",
     [
         ("Forwarded", "for=192.0.2.1;proto=http"),
-        ("forwarded", "for=127.0.0.1"),  # no proxy is asked whom it speaks for by this field
+        ("forwarded", "for=127.0.0.1"),  # the service does not read addresses from this field
         ("Via", "1.1 proxy.example"),
         ("X-Real-IP", "192.0.2.1"),
         ("X-Forwarded-Host", "tally.example"),
@@ -646,8 +651,8 @@ def test_a_request_with_a_header_of_a_proxy_is_not_local(start_server, name, val
 
 
 def test_a_page_in_a_browser_on_this_machine_is_not_here(start_server):
-    """Any site that its user visits can have it post to loopback, without asking first; under the name
-    of a host that then becomes 127.0.0.1 it may read the answers, too."""
+    """Any site that the user visits can post to loopback without a preflight. If the site's host
+    name then resolves to 127.0.0.1, the site can also read the answers."""
     server = start_server("--allow-client-shm", "--cors-origins", "*")
     here, page = server.client(), server.client()
     plain = {"Origin": f"http://evil.example:{server.port}", "Content-Type": "text/plain"}
@@ -685,7 +690,7 @@ def test_a_key_prefix_is_enforced(start_server):
 
 def test_objects_of_other_users_are_refused(v2, http):
     if os.geteuid() != 0:
-        return  # only root can make one
+        return  # only root can create an object of another user
     with memory(16) as (name, _, path):
         os.chown(path, 12345, 12345)
         calls.expect_error(register(http, "r", name, 0, 16), 403, "forbidden", "key")

@@ -1,5 +1,6 @@
-"""Large tensors are scanned in slices, while they arrive or when they are complete: the bits are those
-of the whole, whatever the format, type, axis and pace, and whatever happens on the way."""
+"""The service scans large tensors in slices, while they arrive or when they are complete. The
+sums have the same bits as those of the whole tensor, for every format, type, axis and speed. A
+client that leaves between two slices does not affect others."""
 
 import concurrent.futures
 import json
@@ -35,10 +36,10 @@ def counter(server, name):
     client.close()
     each = [line.split()[-1] for line in page.splitlines() if re.match(name + "[ {]", line)]
     assert each
-    return sum(map(int, each))  # of all devices
+    return sum(map(int, each))  # total of all devices
 
 
-PATIENCE_S = 300  # the first slice of a type may wait for its kernels to be built
+PATIENCE_S = 300  # the first slice of a type may wait until its kernels are built
 
 
 def await_counter(server, name, more_than):
@@ -48,7 +49,7 @@ def await_counter(server, name, more_than):
 
 
 def await_no_reservation(server):
-    """Soon after the last client has left."""
+    """Wait until no memory is reserved, soon after the last client has disconnected."""
     until(
         lambda: counter(server, "tally_memory_reserved_bytes") == 0,
         PATIENCE_S,
@@ -57,8 +58,8 @@ def await_no_reservation(server):
 
 
 def send_by_parts(server, request, cuts=(0.6,), sliced=True):
-    """Send a request up to each cut and wait until a slice of that was handed over. Not sliced: none
-    is before the end."""
+    """Send a request up to each cut; at each cut, wait until the service has handed over one
+    more slice. sliced=False: check that no slice is handed over before the end."""
     with server.wire(PATIENCE_S) as wire:
         begun, at = counter(server, "tally_sliced_requests_total"), 0
         for cut in cuts:
@@ -97,7 +98,7 @@ def tensor(dtype, shape, seed=5):
     return dtype.random(np.random.default_rng(seed), shape)
 
 
-# Shape and axis; some are in the middle of a block, some exactly at the end of one or a slice.
+# Shape and axis; slices end in the middle of a block, or exactly at the end of a block or slice.
 GEOMETRIES = [
     ((70001,), 0),
     ((1, 65536, 1), 1),
@@ -126,8 +127,9 @@ def test_every_type_and_axis_has_the_bits_of_the_whole(server, dtype):
 
 
 def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
-    """A slice runs on the device that finishes it first. Other requests, which share no launch, keep each device busy
-    at times. So a device has more batches than requests only if it had slices."""
+    """A slice runs on the device that will finish it first. Other requests, which share no launch,
+    occupy each device at times. A device therefore has more batches than requests only if it ran
+    slices."""
     server = start_server(*FLAGS, *POCL, env=TWO_DEVICES)
     dtype = dtypes.BY_NAME["float32"]
     client = server.client()
@@ -135,7 +137,7 @@ def test_slices_of_a_tensor_take_turns_on_several_devices(start_server):
     over = threading.Event()
 
     def keep_busy(other):
-        short = tensor(other, (SLICE // other.bytes,))  # too short for slices
+        short = tensor(other, (SLICE // other.bytes,))  # this tensor is too short for slices
         with server.wire(PATIENCE_S) as wire:
             while not over.is_set():
                 answer = wire.send(raw_request(other, short)).answer()
@@ -217,7 +219,7 @@ def test_openvino_binary(server):
     request = framed_request("/v1/openvino/cumsum-3", {"inputs": [data, axis]}, stored.tobytes())
     actual = np.frombuffer(framed_payload(send_by_parts(server, request)), dtype.storage)
     calls.expect_same(dtype, actual.reshape(stored.shape), stored, axis=1)
-    # an axis that comes after the tensor is not known in time
+    # An axis that follows the tensor is known too late.
     axis = {"precision": "I64", "shape": [], "binary_data_size": 8}
     payload = stored.tobytes() + np.array(1, "<i8").tobytes()
     request = framed_request("/v1/openvino/cumsum-3", {"inputs": [data, axis]}, payload)
@@ -269,7 +271,8 @@ def test_a_tensor_that_cannot_be_cut_while_it_arrives_is_scanned_when_complete(
     gaps = attributes.get("output_strides") == [301, 1]
     begun = counter(server, "tally_sliced_requests_total")
     answer = send_by_parts(server, raw_request(dtype, stored, **attributes), sliced=False)
-    small_carry = attributes.get("axis") != 0  # 100 steps of the axis are less than a block
+    # the axis of 100 steps is too short to be cut, since it is shorter than a block
+    small_carry = attributes.get("axis") != 0
     assert counter(server, "tally_sliced_requests_total") == begun + (small_carry and not gaps)
     assert answer.status == 200, answer
     if "output_strides" not in attributes:
@@ -303,7 +306,7 @@ def test_complete_tensors_of_any_layout(server, shape, strides, flags):
 
 def test_strided_lines_are_cut_by_their_cost_and_not_by_their_bytes(server):
     dtype = dtypes.BY_NAME["int8"]
-    side = SLICE >> 7  # bytes of one slice, which cost as much as 128 slices
+    side = SLICE >> 7  # the tensor has the bytes of one slice and the cost of 128 slices
     stored = tensor(dtype, (side, side))
     path = "/v1/cumsum" + calls.query(
         dtype=dtype.name, shape=[side, side, 1], strides=[1, side, 1], axis=2
@@ -333,7 +336,8 @@ def test_a_long_output_with_gaps_is_cut_when_they_are_zeroes(server, strides):
 
 
 def test_a_long_text_and_a_tensor_that_is_turned_over(server):
-    """Both are made ready by other threads than the loop that slices them."""
+    """The slicing loop does not prepare these tensors itself: another thread converts the text,
+    and another one swaps the bytes of the NPY file."""
     dtype = dtypes.BY_NAME["int32"]
     stored = tensor(dtype, (90000,))
     begun = counter(server, "tally_sliced_requests_total")

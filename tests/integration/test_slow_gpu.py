@@ -1,4 +1,4 @@
-"""A service with a GPU that is slow and can be lost (tests/gpu/slow_gpu.c), beside Tally's own device."""
+"""A service with a slow GPU that can be lost (tests/gpu/slow_gpu.c), and Tally's own device."""
 
 import concurrent.futures
 
@@ -9,7 +9,8 @@ from support.tallyd import MODE, TOP
 from support.waiting import until
 
 VENDORS = TOP / f"build/{MODE}/tests/slow_gpu"
-ELEMENTS = np.arange(3_000_000, dtype=np.int32) % 1999 - 999  # 12 MB: slices, for the queue
+# 12 MB: large enough for slices, which go through the queue
+ELEMENTS = np.arange(3_000_000, dtype=np.int32) % 1999 - 999
 SUMS = np.cumsum(ELEMENTS, dtype=np.int32).tobytes()
 PATH = f"/v1/cumsum?dtype=int32&shape={ELEMENTS.size}"
 COMPILE_SECONDS = 300
@@ -22,7 +23,7 @@ def ask(server):
 
 
 def ask_until(server, reached):
-    """Six clients ask until it is so."""
+    """Six clients send requests until reached() is true."""
     with concurrent.futures.ThreadPoolExecutor(6) as clients:
 
         def some_answers_reach_it():
@@ -47,11 +48,12 @@ def test_a_gpu_that_is_lost_is_reported_and_the_processor_serves_on(start_server
 
     until(lambda: gpu()["state"] == "ready", COMPILE_SECONDS)
     assert gpu()["name"] == "Slow GPU 1" and gpu()["type"] == "gpu"
-    # Slices of a tensor run on any device, so a GPU that is lost is one whose slice is not retried.
+    # Slices of a tensor run on any device, and a slice on a lost GPU is not retried: the GPU is
+    # lost only after these requests.
     ask_until(server, lambda: gpu()["batches"] > 0)
 
     lost.touch()
-    small = np.ones(400_000, np.int32)  # one batch, which is run elsewhere if its device fails
+    small = np.ones(400_000, np.int32)  # one batch, which is retried elsewhere if its device fails
 
     def ask_small():
         path = f"/v1/cumsum?dtype=int32&shape={small.size}"

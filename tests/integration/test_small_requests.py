@@ -1,4 +1,4 @@
-"""What a small request costs in calls: allocations and locks of our own, system calls."""
+"""The cost of a small request in calls: Tally's allocations and locks, and system calls."""
 
 import json
 import struct
@@ -50,20 +50,20 @@ DIALECTS = {
     ),
     "v2": ("/v2/models/cumsum/infer", V2_HEAD + ROWS.tobytes(), calls.RAW, FRAMED),
 }
-# Ours, for a request that has a launch to itself, which takes two. json: the document's arena and
-# the answer's text, which is an allocation seen twice. v2: its record, too.
+# Tally's own allocations per request. A request with its own launch makes two. json adds the
+# document's arena and the answer's text (one allocation, seen twice). v2 also adds its record.
 ALLOCATIONS = {"raw": 2, "json": 4, "v2": 5}
 
 
 class Rounds:
-    """Rounds of requests on one connection, and what a request of the best round cost in calls: where
-    other programs are at work, the device's thread is not yet asleep again when the next request
-    comes, takes it from the queue and computes it itself, which is some locks more."""
+    """Rounds of requests on one connection, and the calls per request in the best round. If other
+    programs are running, the device's thread may still be awake when the next request arrives;
+    then it takes the request from the queue and computes it itself, with some more locks."""
 
     def __init__(self, counted, dialect):
         server, self.counters = counted
         self.client, self.request = server.client(), DIALECTS[dialect]
-        self.round()  # records and connection are there, the kernels loaded
+        self.round()  # creates records and connection, loads the kernels
         self.best = self.round()
 
     def round(self):
@@ -86,12 +86,13 @@ def test_a_small_request_takes_few_allocations_and_system_calls(counted, dialect
     bounds = {
         ("allocate", "tallyd"): ALLOCATIONS[dialect] + 0.2,
         ("allocate", "libjansson"): 0.1,
-        # Two are for the loan of the device to the HTTP thread; two for the worker's record of its
-        # batch, from which it is taken should the driver hang; two more are our own OpenCL driver's.
+        # Two locks lend the device to the HTTP thread. Two guard the worker's record of its
+        # batch; if the driver hangs, another thread takes the batch from this record. Two more
+        # are in Tally's OpenCL driver.
         ("lock", "tallyd"): 15.2,
         ("send", "libmicrohttpd"): 1.1,
-        # This client sends header and body apart. Nothing is suspended, which would be an
-        # epoll_ctl() to leave, one to come back and a recv() in vain.
+        # This client sends header and body separately. A suspended connection would need one
+        # epoll_ctl() to suspend, one to resume, and a recv() without data.
         ("receive", "libmicrohttpd"): 2.2,
         ("epoll_ctl", "libmicrohttpd"): 0.1,
     }

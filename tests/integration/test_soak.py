@@ -1,4 +1,5 @@
-"""Some seconds of tests/load/soak.py: everything at once, and memory stays where it was."""
+"""Run tests/load/soak.py for some seconds: requests of every kind must not let the memory
+grow."""
 
 import importlib.util
 

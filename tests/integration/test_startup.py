@@ -1,4 +1,4 @@
-"""Starting: flags, environment, ports, sockets, devices, and being ready at once."""
+"""Startup: flags, environment, ports, sockets, devices, and immediate readiness."""
 
 import contextlib
 import http.client
@@ -23,7 +23,7 @@ from support.waiting import until
 
 
 def run(*flags, env=None):
-    """tallyd that should end by itself: (status, stdout, stderr)."""
+    """Run a tallyd that is expected to exit: (status, stdout, stderr)."""
     result = subprocess.run(
         [BINARY, *flags],
         env={k: v for k, v in {**os.environ, **(env or {})}.items() if v is not None},
@@ -136,7 +136,7 @@ def test_an_address_of_another_machine_ends_it_with_status_1():
 
 
 def no_drivers(directory):
-    """The environment of a machine on which no OpenCL driver is installed."""
+    """The environment of a machine without an OpenCL driver."""
     return {
         "OCL_ICD_VENDORS": str(directory),
         "OCL_ICD_FILENAMES": "",
@@ -168,7 +168,7 @@ def test_the_processor_is_used_through_one_driver(start_server):
 
 @pytest.mark.parametrize("devices", ["cpu", "tally", "0"])
 def test_without_sys_the_processor_is_served_by_our_own_driver(devices, start_server, tmp_path):
-    """PoCL aborts there as soon as it is asked what devices it has."""
+    """Without /sys, PoCL aborts when it is asked for its devices."""
     user = "" if os.getuid() == 0 else "--user --map-root-user"
     unshare = f"exec unshare --mount {user} sh -c"
     hide = "mount -t tmpfs none /sys"
@@ -211,7 +211,7 @@ def test_several_listeners_and_a_unix_socket(start_server, tmp_path):
     again = start_server("--listen", f"unix:{path}")
     assert os.path.exists(path)
     again.kill()
-    third = start_server("--listen", f"unix:{path}")  # over the file a killed one left
+    third = start_server("--listen", f"unix:{path}")  # replaces the socket file of a killed server
     third.stop()
 
 
@@ -232,7 +232,7 @@ def test_base_path_is_a_prefix_of_every_route(start_server):
     for path in links.values():
         assert path.startswith("/tally/") and client.get(path).status in (200, 405), path
     document = "/tally/openapi.json"
-    [described] = client.get(document).json()["servers"]  # relative to the document
+    [described] = client.get(document).json()["servers"]  # the URL is relative to the document
     assert urllib.parse.urljoin(document, described["url"]) == "/tally/"
     client.close()
     server.stop()
@@ -254,11 +254,11 @@ def wait_for(server, path):
     raise AssertionError(f"{path} never answered 200; log:\n{server.log}")
 
 
-# What the system may lack -------------------------------------------------------------------
+# Missing resources of the system ------------------------------------------------------------
 
 
 def limited(log_dir, name, limit, value):
-    """A server that may have no more of a resource: (process, port)."""
+    """A server with a limit on one resource: (process, port)."""
     port = free_port()
     with open(log_dir / name, "wb") as log:
         return port, subprocess.Popen(
@@ -271,7 +271,7 @@ def limited(log_dir, name, limit, value):
 
 
 def answers(port, method, path, body=None):
-    """Status and body, or None where nobody answers."""
+    """Status and body, or None if no server answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         connection.request(method, path, body, {"Content-Type": calls.RAW})
@@ -287,7 +287,7 @@ def is_ready(port):
     return (answers(port, "GET", "/readyz") or [None])[0] == 200
 
 
-@pytest.mark.release_only  # sanitizers need terabytes of addresses
+@pytest.mark.release_only  # sanitizers need terabytes of address space
 @pytest.mark.parametrize("share", [0.80, 0.86, 0.90, 0.94])
 def test_with_too_little_address_space_it_ends_or_is_ready_and_works(start_server, log_dir, share):
     enough = start_server()
@@ -325,7 +325,7 @@ def test_a_start_without_threads_names_the_limit_to_check(log_dir, mib):
 
 
 def test_a_budget_that_hardly_anything_fits_in_is_said_at_the_start(start_server):
-    """Half of what is available may be next to nothing, and a number may lack its unit."""
+    """Half of the available memory may be almost nothing, and a number may lack its unit."""
     server = start_server("--memory-budget", "4096")
     assert "no more than 4 KiB of memory" in server.log
     server.stop()
@@ -377,7 +377,7 @@ def test_a_hundred_descriptors_are_enough(log_dir):
 @pytest.mark.release_only
 @pytest.mark.parametrize("stack", [64 << 10, 1 << 36], ids=["64 KiB", "64 GiB"])
 def test_the_limit_of_the_stack_is_not_that_of_its_threads(log_dir, stack):
-    """Of a small one large requests met the end; for large ones there was no room."""
+    """Large requests would overflow a small stack; large stacks might not fit in memory."""
     port, process = limited(log_dir, f"stack-{stack}.log", resource.RLIMIT_STACK, stack)
     try:
         until(lambda: process.poll() is not None or is_ready(port))
@@ -408,7 +408,8 @@ def test_without_dev_null_it_runs_unless_it_needs_it():
 
 
 def test_descriptors_that_were_closed_are_not_taken_for_something_else():
-    """Else the log goes to what got number 2: a listening socket, or a client's connection."""
+    """If the service left descriptor 2 closed, its first socket or connection could get this
+    number, and the log would be written to it."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port}"
     process = subprocess.Popen(["sh", "-c", f"{command} <&- >&- 2>&-"])
@@ -434,9 +435,17 @@ def device(server):
         client.close()
 
 
+def test_the_log_has_the_ready_device_before_the_ready_service(start_server):
+    for _ in range(5):
+        server = start_server()
+        log = until(lambda log=server: " info ready\n" in log.log and log.log)
+        assert 0 < log.index(" is ready after ") < log.index(" info ready\n")
+        server.stop()
+
+
 @pytest.mark.release_only
 def test_it_is_ready_at_once_and_small(start_server, tmp_path):
-    """Without other drivers, which take their time and memory to say what devices they have."""
+    """The test hides other drivers, which need time and memory to list their devices."""
     env = {"OCL_ICD_VENDORS": str(tmp_path)}
     seconds = []
     for _ in range(5):
@@ -480,18 +489,18 @@ def test_a_driver_that_compiles_is_used_when_it_is_named(start_server):
 def thread_names(server):
     names = []
     for path in pathlib.Path(f"/proc/{server.pid}/task").glob("*/comm"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             names.append(path.read_text().strip())
     return names
 
 
 class Counted:
-    """What one server makes of a number of cores."""
+    """The thread counts that a server chooses for a number of cores."""
 
     def __init__(self, server):
         self.codecs = thread_names(server).count("tally-codec")
         self.units = device(server)["compute_units"]
-        # The driver's threads have no names of their own, and start with the first large launch.
+        # The driver's threads have no names, and start with the first large launch.
         client = server.client()
         large = client.post("/v1/cumsum?dtype=int8&shape=4194304", bytes(4 << 20), calls.RAW)
         assert large.status == 200
@@ -516,7 +525,8 @@ def test_affinity_decides_the_number_of_threads(start_server, tmp_path):
     assert works(pinned)
     three = Counted(start_server("--cpus", "3", env=no_drivers(tmp_path), preexec_fn=one_core))
     assert (three.codecs, three.units) == (3, 3)
-    assert three.threads == counted.threads + 3 * 2  # for HTTP, of the codec pool, the driver's
+    # two more threads each for HTTP, the codec pool and the driver
+    assert three.threads == counted.threads + 3 * 2
 
 
 def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
@@ -530,7 +540,7 @@ def test_a_number_of_threads_for_pocl_alone_is_left_to_it(start_server):
 
 
 def set_quota(group, quota_us, period_us):
-    """Make a control group with that quota; False where that is not possible."""
+    """Create a control group with that quota; False if that is impossible."""
     try:
         group.mkdir()
         if (group / "cpu.max").exists():
@@ -547,7 +557,7 @@ def set_quota(group, quota_us, period_us):
 
 @pytest.fixture
 def half_a_core():
-    """The directory of a control group that has half a core, None where none can be made."""
+    """The directory of a control group with half a core; None if none can be created."""
     groups = [
         pathlib.Path(top) / f"tally-test-{os.getpid()}"
         for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu")
@@ -559,7 +569,8 @@ def half_a_core():
 
 
 def test_the_quota_of_a_control_group_decides_the_number_of_threads(start_server, half_a_core):
-    """In a real group; where this machine allows none, tests/unit/test_machine.c has made-up ones."""
+    """The test uses a real control group. If this machine allows none, only
+    tests/unit/test_machine.c tests the quota, with simulated groups."""
 
     def join():
         if half_a_core is not None:
@@ -591,7 +602,8 @@ def test_the_environment_example_is_what_the_program_prints():
 
 @contextlib.contextmanager
 def handed_over(listener, log_path):
-    """LISTEN_FDS as systemd sets it: descriptor 3, LISTEN_PID the process itself."""
+    """Start tallyd like systemd: the listener is descriptor 3, LISTEN_FDS is 1, LISTEN_PID is the
+    process itself."""
     with open(log_path, "wb") as log:
         become = "import os, sys; os.dup2(int(sys.argv[1]), 3); "
         become += "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
@@ -616,7 +628,8 @@ def handed_over(listener, log_path):
 
 
 def ask(port):
-    """The connection is taken at once, by systemd's backlog, and answered once it runs."""
+    """Send a request to the listener: its backlog accepts the connection at once, and tallyd
+    answers when it runs."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("POST", PATH, BODY, {"Content-Type": calls.RAW})
     answer = connection.getresponse()

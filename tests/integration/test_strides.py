@@ -1,4 +1,4 @@
-"""strides and output_strides: any input layout, any output layout that does not overlap."""
+"""strides and output_strides: every input layout, and every output layout without overlap."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def buffer_elements(shape, strides):
 
 
 def strided(buffer, shape, strides):
-    """A view of a flat buffer as the operator reads it."""
+    """A strided view of a flat buffer, as the operator reads it."""
     return np.lib.stride_tricks.as_strided(
         buffer, shape, [stride * buffer.itemsize for stride in strides], writeable=False
     )
 
 
 def laid_out(dtype, result, strides):
-    """The output buffer: elements where the strides put them, zeros between."""
+    """The output buffer: elements at the positions given by the strides, zeros between them."""
     buffer = np.zeros(buffer_elements(result.shape, strides), dtype.storage)
     for index in np.ndindex(result.shape):
         buffer[sum(at * stride for at, stride in zip(index, strides, strict=True))] = result[index]
@@ -206,7 +206,8 @@ def test_impossible_strides_are_refused(client, attributes, code, field):
 
 
 def test_interleaved_output_without_overlap_is_accepted(client):
-    """Strides (2, 3) over a shape of 2 x 2 touch 0, 2, 3 and 5: no two alike."""
+    """Strides (2, 3) over a shape of 2 x 2 give the offsets 0, 2, 3 and 5, which are all
+    different."""
     stored = np.array([[1, 2], [3, 4]], np.int32)
     answer = post_strided(client, INT32, stored, (2, 2), output_strides=[2, 3], axis=0)
     assert answer.status == 200, answer

@@ -1,5 +1,5 @@
-"""Texts that an HTTP thread converts itself, some of them turns later: more at once than one turn
-has time for, and more than may wait for another."""
+"""An HTTP thread converts short texts itself. Here, more texts arrive at once than one round of
+its loop has time for, so that some wait for a later round; and more arrive than may wait."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from support import calls
 from support.http import post_bytes
 from support.waiting import until
 
-CROWD = 60  # of 70 to 110 KB each: 5 MB of text, for one thread
+CROWD = 60  # texts of 70 to 110 KB each: 5 MB for one thread
 KIB = 1 << 10
 
 
@@ -33,7 +33,7 @@ TEXTS = texts()
 
 @pytest.fixture
 def crowd(start_server):
-    """A frozen service with one HTTP thread, to which everybody has sent a text."""
+    """A stopped service with one HTTP thread, to which every client has sent a text."""
     server = start_server("--http-loops", "1")
     server.client().get("/livez")
     server.signal(signal.SIGSTOP)
@@ -94,7 +94,7 @@ def test_a_text_whose_deadline_passes_in_the_line_is_a_504(crowd):
         answer = wire.answer()
         if answer.status == 200:
             assert sums_of(answer) == sums
-        elif answer.status == 503:  # those before it were known to take longer than was left
+        elif answer.status == 503:  # the texts before it needed more than the remaining time
             calls.expect_error(answer, 503, "queue_full", says=("takes about",))
         else:
             calls.expect_error(answer, 504, "deadline_passed")

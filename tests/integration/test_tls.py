@@ -1,4 +1,5 @@
-"""TLS of the service: who gets in, what is as it is without, certificates that change."""
+"""TLS of the service: which clients are accepted, what works as without TLS, and certificates that
+change."""
 
 import concurrent.futures
 import contextlib
@@ -65,7 +66,8 @@ def tls(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def session_server(log_dir, tls):
-    """The tests from elsewhere meet this one, and what start_server() starts: servers with TLS."""
+    """The tests imported from other files use this server, and start_server() starts servers with
+    TLS, too."""
     server = Tallyd(log_dir / "tls.log", tls=tls)
     yield server
     server.check_alive()
@@ -79,7 +81,7 @@ def start_server(start_server, tls):
 
 @pytest.fixture
 def changing(tmp_path):
-    """Certificates that no other test uses."""
+    """Certificates for a single test."""
     return Tls(tmp_path / "changing")
 
 
@@ -87,18 +89,19 @@ def context_of(tls, low, high):
     context = tls.context()
     context.minimum_version, context.maximum_version = low, high
     if low < ssl.TLSVersion.TLSv1_2:
-        context.set_ciphers("ALL:@SECLEVEL=0")  # else the client itself would not
+        # the client's own security level would refuse this
+        context.set_ciphers("ALL:@SECLEVEL=0")
     return context
 
 
 def serial_of(server, tls):
-    """Serial number of the certificate that a new connection is shown."""
+    """Serial number of the certificate on a new connection."""
     with socket.create_connection(("127.0.0.1", server.port), 30) as raw:
         with tls.context().wrap_socket(raw, server_hostname="localhost") as wire:
             return int(wire.getpeercert()["serialNumber"], 16)
 
 
-# Who is spoken to --------------------------------------------------------------------------------
+# Accepted clients --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
@@ -221,7 +224,7 @@ def test_a_unix_socket_beside_is_plain(start_server, tmp_path):
     assert works(server)
 
 
-# Whom clients speak to ----------------------------------------------------------------------------
+# Servers that clients accept ---------------------------------------------------------------------
 
 
 def of_another_host(authority):
@@ -254,7 +257,8 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
         done = subprocess.run(command, input=b"[1,2,3]", capture_output=True, timeout=60)
         assert done.returncode != 0 and done.stdout == b"", done
         assert b"certificate" in done.stderr.lower(), done
-    # Not by name: where that has an IPv6 address as well, the client tells of that one's refusal.
+    # The client connects to an address and not to a name: if a name also has an IPv6 address,
+    # the client reports the refusal of that address.
     v2 = triton.InferenceServerClient(
         f"127.0.0.1:{server.port}", ssl=True, ssl_context_factory=changing.context
     )
@@ -263,7 +267,7 @@ def test_no_client_speaks_to_a_server_whose_certificate_is_not_valid(start_serve
     v2.close()
 
 
-# What is sent ------------------------------------------------------------------------------------
+# Transfers ---------------------------------------------------------------------------------------
 
 
 def test_16_mib_both_ways_are_the_same_bytes(server):
@@ -276,7 +280,8 @@ def test_16_mib_both_ways_are_the_same_bytes(server):
 
 
 def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_server):
-    """What MHD sends by itself, in pieces, goes on beside requests that it is made to poll for."""
+    """libmicrohttpd sends these answers itself, in pieces. It must continue to do so while
+    other requests, which wait for a device, make it poll."""
     server = start_server("--batch-delay-us", "100000")
     sizes = [1, 1000, 16384, 16385, 100_000, 500_000, MIB - 64, MIB + 1]
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
@@ -298,7 +303,8 @@ def test_every_size_of_an_answer_arrives_while_others_wait_for_devices(start_ser
         begun = time.monotonic()
         for _ in range(60):
             client.get("/openapi.json")
-        assert time.monotonic() - begun < 8  # of which each would wait for the next heartbeats
+        # it would take longer if each answer waited for the next heartbeats
+        assert time.monotonic() - begun < 8
         client.close()
         stop.set()
         for other in others:
@@ -358,7 +364,7 @@ def test_many_at_once_each_get_their_own_answer(start_server, loops):
     assert server.metric("tally_tls_handshakes_total") >= 60
 
 
-# Handshakes that do not go on --------------------------------------------------------------------
+# Handshakes that stop ----------------------------------------------------------------------------
 
 
 def hello_of(tls):
@@ -373,15 +379,16 @@ def hello_of(tls):
 def test_handshakes_that_stop_end_with_the_header_timeout_and_cost_nothing_until_then(
     start_server, tls
 ):
-    """libmicrohttpd by itself asks for them again and again."""
+    """libmicrohttpd alone would poll for them without pause."""
     server = start_server("--header-timeout-ms", "1500")
     hello = hello_of(tls)
     begun = server.processor_seconds()
-    silent = server.wire()  # has come to the end of its handshake, and asks for nothing
+    silent = server.wire()  # this client finishes its handshake, and sends no request
     stuck = []
     for at in range(40):
         raw = socket.create_connection(("127.0.0.1", server.port), 60)
-        raw.sendall(hello[: len(hello) * (at % 4) // 3])  # nothing, parts, all
+        # no byte of it, a part of it, or all of it
+        raw.sendall(hello[: len(hello) * (at % 4) // 3])
         stuck.append(raw)
     for raw in stuck:
         try:
@@ -415,8 +422,8 @@ def test_at_the_connection_limit_a_handshake_that_stops_is_evicted_for_another_c
 
 
 def test_a_client_that_stops_in_many_handshakes_delays_no_other_client(start_server, tls):
-    """The oldest of them are cut, so that there is room: of whoever has most connections. What has
-    come to its end is none of them."""
+    """To make room, the service cuts the oldest unfinished handshakes of the client with the
+    most connections. It never cuts a connection whose handshake has finished."""
     server = start_server("--http-loops", "1", "--header-timeout-ms", "600000")
     hello = hello_of(tls)
 
@@ -442,7 +449,8 @@ def test_a_client_that_stops_in_many_handshakes_delays_no_other_client(start_ser
 
 
 def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, tls):
-    """libmicrohttpd hears once that a connection has ended, perhaps in a run that is another's turn."""
+    """libmicrohttpd learns only once that a connection has ended, and perhaps learns it in a
+    run for another connection."""
     server = start_server("--idle-timeout-s", "600", moves_clock=True)
     hello = hello_of(tls)
     leaving, beginning = [], []
@@ -456,8 +464,8 @@ def test_a_client_that_leaves_during_other_handshakes_is_noticed(start_server, t
         raw.sendall(hello)
     for raw in leaving:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.close()  # a reset
-    server.pass_time(2)  # so that the service itself cuts them, in the same turn
+        raw.close()  # with SO_LINGER, close() resets the connection
+    server.pass_time(2)  # the service itself cuts connections in the same round
     server.signal(signal.SIGCONT)
     for raw in beginning:
         assert raw.recv(65536)
@@ -486,8 +494,8 @@ def test_a_handshake_of_single_bytes_is_a_handshake(server, tls):
 
 
 def test_the_end_of_a_handshake_is_acknowledged_at_once(start_server):
-    """Linux does it after 40 ms where there is nothing to send; until then the system of a client
-    that sends little at a time (Nagle's algorithm) keeps its first request."""
+    """Linux delays the acknowledgement by 40 ms if there is nothing to send; until then, the
+    client's system holds back a small first request (Nagle's algorithm)."""
     server = start_server("--http-loops", "1")
     with server.wire() as wire:
         wire.await_read()
@@ -536,7 +544,7 @@ def test_certificates_that_change_under_load_fail_no_request(start_server, chang
 
 
 def end_of(path):
-    """When the certificate in this file ends, in seconds since the epoch."""
+    """Expiry of the certificate in this file, in seconds since the epoch."""
     said = subprocess.run(
         ["openssl", "x509", "-noout", "-enddate", "-in", path], capture_output=True, text=True
     ).stdout
@@ -564,7 +572,8 @@ def test_a_damaged_certificate_or_a_key_of_another_is_refused_and_the_old_one_st
     for damaged in (good[: len(good) // 2], None):
         lines = server.log.count("stays in use")
         if damaged is None:
-            put(changing.authority.certificate, changing.certificate)  # not this key's
+            # this certificate does not belong to the key
+            put(changing.authority.certificate, changing.certificate)
         else:
             changing.certificate.write_bytes(damaged)
         until(lambda lines=lines: server.log.count("stays in use") > lines, 60)
@@ -597,9 +606,10 @@ def test_a_server_key_of_less_than_2048_bits_of_rsa_is_refused(start_server, cha
 
 
 def not_yet(certificate):
-    """A copy that is valid from the year 2049 on. The server does not check its own signature."""
+    """A copy that is valid from the year 2049. The server does not check the signature of its own
+    certificate."""
     der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
-    at = der.index(b"\x17\x0d") + 2  # a UTCTime of 13 bytes: the beginning stands first
+    at = der.index(b"\x17\x0d") + 2  # a UTCTime of 13 bytes; the begin of validity precedes the end
     later = certificate.with_name("later.pem")
     later.write_text(ssl.DER_cert_to_PEM_cert(der[:at] + b"490101000000Z" + der[at + 13 :]))
     return later
@@ -661,7 +671,8 @@ def test_a_certificate_that_has_become_a_huge_file_is_refused_unread(start_serve
             ["--tls-cert", "/dev/zero", "--tls-key", "{key}"],
             "--tls-cert /dev/zero: it has more than",
         ),
-        (["--tls-cert", "{key}", "--tls-key", "{key}"], "--tls-cert"),
+        (["--tls-cert", "{key}", "--tls-key", "{key}"], "The first file must hold the certificate"),
+        (["--tls-cert", "{key}", "--tls-key", "{cert}"], "the second one its key as PEM"),
         (
             ["--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{key}"],
             "-client-ca",
@@ -713,7 +724,7 @@ def mutual(tmp_path, start_server):
 
 
 def refused(server, context):
-    """True if a request over this context is not answered."""
+    """Whether a request with this context is not answered."""
     try:
         with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
             with context.wrap_socket(raw, server_hostname="localhost") as wire:
@@ -750,7 +761,8 @@ def test_a_client_without_certificate_gets_an_alert_that_says_so(mutual, version
     with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
         with pytest.raises(ssl.SSLError) as error:
             wire = context.wrap_socket(raw, server_hostname="localhost")
-            wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")  # in TLS 1.3 it gets so far
+            # in TLS 1.3 the handshake ends for the client before the server refuses it
+            wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
             wire.recv(1)
     assert says in str(error.value)
 
@@ -763,7 +775,7 @@ def prime(bits):
 
 
 def ffdhe8192():
-    """A prime of 8192 bits that need not be searched for (RFC 7919, A.5)."""
+    """A prime of 8192 bits that is computed without a search (RFC 7919, A.5)."""
     e = term = 1 << 8130
     for factor in itertools.takewhile(lambda _: term, itertools.count(1)):
         term //= factor
@@ -786,7 +798,7 @@ def test_a_key_whose_signature_takes_long_to_check_is_refused_unchecked(
         own = costly_key(tmp_path, "costly", (prime(1024), prime(1024)), pss="PSS" in kind)
     context = tls.context(own)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Nobody has signed it: what was checked would be answered with "unknown ca".
+    # The certificate is unsigned: if it were checked, the answer would be "unknown ca".
     with pytest.raises(ssl.SSLError, match="unsupported certificate"):
         with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
             with context.wrap_socket(raw, server_hostname="localhost") as wire:
@@ -800,7 +812,7 @@ def names_of(count):
 
 
 def chain_file(name, own, *behind):
-    """A certificate and those that are sent behind it, with its key."""
+    """Write a certificate and those sent behind it to a file; returns the file and the key."""
     file = own[0].with_name(f"{name}.chain")
     file.write_bytes(b"".join(path.read_bytes() for path in (own[0], *behind)))
     return file, own[1]
@@ -810,7 +822,7 @@ def chain_file(name, own, *behind):
 def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
     start_server, tmp_path, version
 ):
-    """Also with the name of an authority, which anybody can copy."""
+    """A chain with the name of an authority is refused as well: anybody can copy this name."""
     clients = Authority(tmp_path / "clients")
     tls = Tls(tmp_path / "server", clients)
     server = start_server("--log-level", "debug", tls=tls)
@@ -822,7 +834,8 @@ def test_a_chain_that_would_take_long_to_decode_is_refused_undecoded(
             with socket.create_connection(("127.0.0.1", server.port), 60) as raw:
                 with context.wrap_socket(raw, server_hostname="localhost") as wire:
                     with contextlib.suppress(ssl.SSLEOFError, ConnectionError):
-                        # In TLS 1.3 a client that is refused may have come so far.
+                        # In TLS 1.3 the handshake of a refused client may have ended before the
+                        # refusal.
                         wire.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
                     return wire.recv(9).decode()
         except (ssl.SSLError, ConnectionError) as error:
@@ -865,7 +878,8 @@ def test_certificates_between_client_and_authority_are_followed(start_server, tm
     assert not refused(server, tls.context(chain_file("deep", own, inner.certificate, outer)))
     assert refused(server, tls.context(own))
     stranger = Authority(tmp_path / "strangers", "authority").sign("posing", "clientAuth")
-    assert refused(server, tls.context(stranger))  # has the authority's name
+    # this certificate has the authority's name, but not its signature
+    assert refused(server, tls.context(stranger))
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
@@ -874,7 +888,8 @@ def test_a_client_key_of_less_than_2048_bits_of_rsa_is_refused(mutual, version):
     for bits, enters in ((2048, True), (1024, False)):
         own = clients.sign(f"rsa-{bits}", "clientAuth", kind=(*RSA, f"rsa_keygen_bits:{bits}"))
         context = ssl.create_default_context(cafile=tls.authority.certificate)
-        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # the client itself would not
+        # the client's own security level would refuse this
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")
         context.load_cert_chain(*own)
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
         assert refused(server, context) != enters, bits
@@ -889,7 +904,7 @@ def test_a_client_with_a_refused_certificate_gets_an_alert_with_the_reason(
     server = start_server("--log-level", "debug", tls=tls)
 
     def told(own):
-        """What the server says of this certificate, "" while it is a good one."""
+        """The server's error for this certificate; "" for an accepted one."""
         context = tls.context(own)
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
         try:

@@ -1,4 +1,5 @@
-"""Tokens: who gets in where, what a refusal says, where a secret must never be."""
+"""Tokens: which client may use which route, the text of a refusal, and places where a secret must
+never be."""
 
 import contextlib
 import fcntl
@@ -62,7 +63,7 @@ def guarded(start_server, tokens):
 
 
 def routes():
-    """(method, path, scopes) of every operation of the document; scopes: of which one is enough."""
+    """(method, path, scopes) of every operation of the document; one of the scopes is enough."""
     values = {"{model}": "cumsum", "{version}": "1", "{region}": "region"}
     for path, operations in DOCUMENT["paths"].items():
         for method, operation in operations.items():
@@ -102,7 +103,7 @@ def test_where_there_is_no_console_a_browser_needs_a_token_for_the_page_of_links
 
 
 def test_no_route_but_two_answers_without_a_token(guarded):
-    """HEAD is GET; paths that do not exist say as little."""
+    """HEAD counts as GET; paths that do not exist give the same refusal."""
     client = guarded.client()
     tried = [(method, path) for method, path, _ in ROUTES]
     tried += [("HEAD", path) for method, path, _ in ROUTES if method == "GET"]
@@ -194,7 +195,7 @@ def test_a_body_is_refused_before_it_is_read_and_says_how_to_come_in(guarded, si
     ],
 )
 def test_bodies_of_requests_without_token_take_no_memory(start_server, tokens, fields, begin, end):
-    """Where no token is asked for strangers could take all of it."""
+    """If they took memory, strangers could take all of it."""
     flags = ["--token-file", str(tokens), "--cors-origins", "*", "--http-loops", "1"]
     server = start_server(*flags)
     preflight = "OPTIONS /v1/cumsum HTTP/1.1\r\nOrigin: x\r\nAccess-Control-Request-Method: POST"
@@ -221,7 +222,8 @@ def test_the_file_is_taken_up_when_it_changes_and_a_damaged_one_is_not(guarded, 
     fresh.write_text(line_of("worker", "tally_new") + line_of("worker", SECRETS["worker"][0]))
     put(fresh, tokens)
     until(lambda: status("tally_new") == 200, 60, 1.1)
-    assert status(SECRETS["worker"][0]) == 200  # both, while clients change over
+    # both tokens are valid while the clients change to the new one
+    assert status(SECRETS["worker"][0]) == 200
     fresh.write_text(line_of("worker", "tally_new"))
     put(fresh, tokens)
     until(lambda: status(SECRETS["worker"][0]) != 200, 60)
@@ -273,7 +275,7 @@ def test_a_pipe_or_device_in_place_of_the_token_file_is_refused_without_waiting(
         until(lambda times=times: guarded.log.count("it is no file any more") == times, 60)
         assert client.post(PATH, BODY, calls.RAW, bearer("worker")).status == 200
     os.rename(tmp_path / "kept", tokens)
-    until(lambda: guarded.log.count("are loaded") == 2, 60)
+    until(lambda: guarded.log.count("loaded from") == 2, 60)
     client.close()
 
 
@@ -294,10 +296,10 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
         worker.start()
     fresh = tmp_path / "fresh"
     for at in range(5):
-        before = guarded.log.count("are loaded")
+        before = guarded.log.count("loaded from")
         fresh.write_text(line_of("worker", SECRETS["worker"][0]) + line_of(f"x{at}", f"{at}"))
         put(fresh, tokens)
-        until(lambda before=before: guarded.log.count("are loaded") > before, 60)
+        until(lambda before=before: guarded.log.count("loaded from") > before, 60)
     stop.set()
     for worker in workers:
         worker.join()
@@ -305,7 +307,7 @@ def test_tokens_that_change_under_load_fail_no_request(guarded, tokens, tmp_path
 
 
 def test_wrong_tokens_of_an_address_are_slowed_and_right_ones_are_not(guarded):
-    """Of this address no right token was seen before."""
+    """The service has not seen a valid token of this address before."""
     guesser, user = guarded.client(), guarded.client()
     statuses = []
     for at in range(300):
@@ -387,7 +389,7 @@ def test_a_pipe_is_waited_for_and_read_to_its_end(start_server, tokens, pipe):
 
 
 def test_tokens_in_a_pipe_whose_writer_has_exited_are_read(log_dir, tokens):
-    """As with --token-file <(command)."""
+    """A shell opens such a pipe for --token-file <(command)."""
     port = free_port()
     command = f"exec {BINARY} --listen 127.0.0.1:{port} --token-file /dev/stdin"
     reader, writer = os.pipe()
@@ -397,7 +399,7 @@ def test_tokens_in_a_pipe_whose_writer_has_exited_are_read(log_dir, tokens):
         process = subprocess.Popen(["sh", "-c", command], stdin=reader, stderr=log)
     os.close(reader)
     try:
-        until(lambda: b"4 of /dev/stdin are loaded" in pathlib.Path(log.name).read_bytes())
+        until(lambda: b"4 loaded from /dev/stdin" in pathlib.Path(log.name).read_bytes())
         process.terminate()
         assert process.wait(60) == 0
     finally:
@@ -423,7 +425,7 @@ def test_a_pipe_that_does_not_end_ends_the_start_and_says_what_it_needs(
     with pipe_with_reader(pipe) if writes else contextlib.nullcontext() as there:
         if writes:
             there.write(tokens.read_bytes())
-        until(lambda: str(pipe) in server.open_paths())  # no driver is to be late
+        until(lambda: str(pipe) in server.open_paths())  # drivers must not delay the start
         until(lambda: server.pass_time(31) or server.process.poll() is not None)
     assert server.wait() == 2
     assert f"--token-file {pipe}: its end did not come within 30 s" in server.log
@@ -445,19 +447,21 @@ def test_a_line_that_is_a_token_by_mistake_is_not_in_the_log(start_server, tmp_p
 
 
 def memory_of(process):
-    """What it may write, piece by piece; no piece of it is a gigabyte, but what it has not touched."""
+    """The writable memory of a process, piece by piece. Pieces of a gigabyte or more are left
+    out: they are reserved addresses that nothing has touched."""
     with open(process / "mem", "rb", 0) as memory:
         for row in (process / "maps").read_text().splitlines():
             span, rights, *_ = row.split()
             begin, end = (int(place, 16) for place in span.split("-"))
             if "w" in rights and end - begin < 1 << 30:
                 memory.seek(begin)
-                with contextlib.suppress(OSError):  # has no pages that could be read
+                with contextlib.suppress(OSError):  # this piece has no readable pages
                     yield memory.read(end - begin)
 
 
 def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
-    """Its own user cannot even look. With TLS, GnuTLS may have it in memory that it has given back."""
+    """Only root can read the memory of the process; the user of the process cannot. With TLS,
+    GnuTLS may leave the token in freed memory, so this test uses no TLS."""
     process = pathlib.Path(f"/proc/{guarded.pid}")
     secrets = [*(secret for secret, _ in SECRETS.values()), "tally_secret-of-nobody"]
     client = guarded.client()
@@ -466,13 +470,15 @@ def test_a_token_that_came_is_not_in_the_memory_of_the_process(guarded):
         for path in ("/readyz", PATH, "/nowhere", PATH + "&axis=9"):
             client.post(path, BODY, calls.RAW, headers)
     begun = [guarded.wire() for _ in range(2)]
-    for wire, secret in zip(begun, secrets, strict=False):  # one may compute, one may not
+    # the first token may compute, the second one may not
+    for wire, secret in zip(begun, secrets, strict=False):
         fields = [("Content-Type", calls.RAW), ("Authorization", f"Bearer {secret}")]
         wire.send(post_bytes(PATH, BODY, fields)[:-1]).await_read()
     assert client.get("/livez").status == 200
     if os.getuid() == 0:
         pieces = list(memory_of(process))
-        assert any(b"prometheus" in piece for piece in pieces)  # the name of one
+        # shows that the search works: the process stores the names of tokens
+        assert any(b"prometheus" in piece for piece in pieces)
         for secret in secrets:
             assert not any(secret.encode() in piece for piece in pieces), secret
     else:
@@ -494,7 +500,8 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
     for path in ("/metrics", "/v1/devices", "/version", "/openapi.json", "/v2"):
         pages += client.get(path, bearer("all")).body
     client.close()
-    until(lambda: "path=/v2 " in server.log)  # the last of them: its writer is a thread
+    # wait for the last line, since a separate thread writes the log
+    until(lambda: "path=/v2 " in server.log)
     process = pathlib.Path(f"/proc/{server.pid}")
     seen = server.log.encode() + pages
     seen += (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
@@ -505,7 +512,8 @@ def test_a_token_is_in_no_log_no_page_and_not_in_what_others_may_see_of_the_proc
 
 
 def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, tokens):
-    """Its files in /proc belong to root then, whoever runs it."""
+    """Linux gives the files in /proc of a process that leaves no core to root, whichever user
+    runs the process."""
 
     def as_nobody():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -518,7 +526,7 @@ def test_the_process_leaves_no_core_and_is_closed_to_its_own_user(start_server, 
     for folder in tokens.parents:
         if str(folder).startswith("/tmp/") and os.access(folder, os.W_OK):
             folder.chmod(folder.stat().st_mode | 0o055)
-    # Nobody may not look into a source tree below /root.
+    # The user nobody cannot read a source tree below /root.
     binary = shutil.copy(BINARY, tokens.parent)
     server = start_server("--token-file", str(tokens), binary=binary, preexec_fn=as_nobody)
     plain = start_server(binary=binary, preexec_fn=as_nobody)

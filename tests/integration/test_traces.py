@@ -1,5 +1,5 @@
-"""Traces: the caller's is taken over or one begins, log and answer name it, a collector gets its spans, and no
-collector is waited for."""
+"""Traces: a caller's trace is continued or a new one begins, log and answer name it, a collector
+gets its spans, and the service waits for no collector."""
 
 import re
 import socket
@@ -30,7 +30,7 @@ def collector():
 
 @pytest.fixture
 def hole():
-    """A collector that takes connections and never answers."""
+    """A collector that accepts connections and never answers."""
     listener = socket.create_server(("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     listener.close()
@@ -41,7 +41,7 @@ def parts(answer):
 
 
 def line_of(server, word):
-    """The log's line that has this word, as a dict."""
+    """The log line that contains this word, as a dict."""
     line = until(lambda: [line for line in server.log.splitlines() if word in line], 30)[0]
     return dict(pair.split("=", 1) for pair in line.split() if "=" in pair)
 
@@ -89,7 +89,7 @@ def test_two_traceparents_are_as_good_as_none_and_tracestates_are_joined(server)
         states = [("tracestate", "a=1"), ("traceparent", SAMPLED), ("tracestate", "b=2,c=3")]
         answer = wire.send(post_bytes(PATH, BODY, [("Content-Type", calls.RAW), *states])).answer()
         assert parts(answer)[0] == TRACE and answer.headers["tracestate"] == "a=1,b=2,c=3"
-        # more than are kept: a part of them is no state of anybody's
+        # More members than are kept: a truncated tracestate would be invalid.
         many = [("traceparent", SAMPLED), *[("tracestate", f"a{at}=1") for at in range(9)]]
         answer = wire.send(post_bytes(PATH, BODY, [("Content-Type", calls.RAW), *many])).answer()
         assert parts(answer)[0] == TRACE and "tracestate" not in answer.headers
@@ -185,8 +185,10 @@ def test_unsampled_requests_are_not_sent_and_own_traces_begin_at_the_rate(start_
     assert parts(client.get("/livez", {"traceparent": UNSAMPLED}))[2] == "00"
     began = [client.post(PATH, BODY, calls.RAW) for _ in range(20)]
     traced = [parts(answer) for answer in began if "traceparent" in answer.headers]
-    assert 1 <= len(traced) <= 2 + time.monotonic() - at  # the first, and one each second
-    assert "traceparent" not in client.get("/livez").headers  # only tensors
+    # the first request is sampled, and then one per second
+    assert 1 <= len(traced) <= 2 + time.monotonic() - at
+    # without traceparent, only requests for tensors are sampled
+    assert "traceparent" not in client.get("/livez").headers
     client.get("/livez", {"traceparent": SAMPLED})
     assert list(collector.trace(TRACE)) == ["GET /livez", "receive", "send"]
     server.stop()
@@ -219,12 +221,13 @@ def test_no_request_waits_for_a_hanging_collector_and_dropped_spans_are_counted(
     server = start_server("--otlp-endpoint", hole, "--log-requests=false")
     get = f"GET /livez HTTP/1.1\r\nHost: x\r\ntraceparent: {SAMPLED}\r\n\r\n".encode()
     with server.wire() as wire:
-        for _ in range(21):  # 512 begin a batch, which may grow to 1024, and then 1024 wait
+        # a batch begins at 512 spans and may grow to 1024; then 1024 more may wait
+        for _ in range(21):
             wire.send(get * 100)
             assert all(wire.answer().status == 200 for _ in range(100))
     until(lambda: server.metric("tally_traces_dropped_total") > 0, 60)
     assert server.metric("tally_traces_sent_total") == 0
-    server.stop(15)  # nor at the end
+    server.stop(15)  # the hanging collector does not delay the exit
 
 
 def test_a_collector_that_is_not_there_or_says_no_is_told_once(start_server):

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol as the KServe SDK speaks it, unmodified: InferenceRESTClient."""
+"""The Open Inference Protocol with the unmodified KServe SDK: InferenceRESTClient."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support import dtypes, oracle
 
-SDK_TYPES = [dtype for dtype in dtypes.ALL if dtype.name != "bfloat16"]  # it has no BF16
-FORMS = [  # (type, as binary?): FP16 leaves it as binary only
+SDK_TYPES = [dtype for dtype in dtypes.ALL if dtype.name != "bfloat16"]  # the SDK has no BF16
+FORMS = [  # (type, as binary?): the SDK sends FP16 only as binary
     (dtype, binary)
     for dtype in SDK_TYPES
     for binary in ([True] if dtype.name == "float16" else [True, False])
@@ -17,7 +17,8 @@ FORMS = [  # (type, as binary?): FP16 leaves it as binary only
 
 @pytest.fixture(scope="module", autouse=True)
 def imported():
-    """Not with this file, since every process that runs tests reads all files."""
+    """Import here and not at the top of the file, since every test process imports all test
+    files."""
     global httpx, InferenceRESTClient, InferInput, InferRequest, RESTConfig
     global InvalidInput, RequestedOutput
     pytest.importorskip("kserve", reason="the KServe SDK does not install for this Python")
@@ -29,7 +30,8 @@ def imported():
 
 @pytest.fixture(scope="module")
 def sdk(imported):
-    """Runs coroutines, and the client they use: making one takes longer than a request."""
+    """A runner and a client that its coroutines share: creating a client takes longer than a
+    request."""
     with asyncio.Runner() as runner:
         client = InferenceRESTClient(RESTConfig(protocol="v2", timeout=60))
         yield runner, client
@@ -43,7 +45,7 @@ def url(server):
 
 @pytest.fixture
 def call(sdk, url):
-    """call(method, ...): one call of the client."""
+    """call(method, ...): call one method of the client."""
     runner, client = sdk
     return lambda method, *args, **named: runner.run(getattr(client, method)(url, *args, **named))
 
@@ -104,7 +106,8 @@ def test_it_is_the_sdk_that_sends_no_fp16_as_json(call):
         make_request(np.ones(3, np.float16), "FP16", False, True).to_rest()
     document = {"inputs": [{"name": "x", "shape": [3], "datatype": "FP16", "data": [1, 2, 3.5]}]}
     document["outputs"] = [{"name": "y", "parameters": {"binary_data": True}}]
-    response = call("infer", document, model_name="cumsum")  # past the SDK's check: we take it
+    # The SDK does not check a document that is a dict; the service accepts it.
+    response = call("infer", document, model_name="cumsum")
     assert response.outputs[0].as_numpy().tolist() == [1, 3, 6.5]
 
 
@@ -119,14 +122,14 @@ def test_it_is_the_sdk_that_knows_no_bf16(client):
 @pytest.mark.parametrize("shape", [(0,), (3, 0)])
 @pytest.mark.parametrize("binary", [True, False])
 def test_zero_size_tensors(call, shape, binary):
-    """A binary one comes as "data": null with a binary_data_size of 0."""
+    """A binary tensor of size zero has "data": null and a binary_data_size of 0."""
     response = infer(call, np.zeros(shape, np.float32), "FP32", binary, binary)
     assert response.outputs[0].as_numpy().shape == shape
 
 
 @pytest.mark.parametrize("binary_out", [True, False])
 def test_non_finite_values(call, binary_out):
-    """As JSON the SDK writes null for NaN, and for infinities too; binary tensors keep them."""
+    """In JSON the SDK writes null for NaN and for infinities; binary tensors keep them."""
     array = np.array([[np.inf], [np.nan], [-np.inf]], np.float32)
     response = infer(call, array, "FP32", True, binary_out, axis=1)
     assert np.array_equal(response.outputs[0].as_numpy(), array, equal_nan=True)
@@ -182,7 +185,7 @@ def test_many_requests_at_a_time(sdk, url):
     ],
 )
 def test_refusals_reach_the_client(call, model, datatype, attributes, status, words):
-    """The SDK reads the sentence only from bodies that are exactly application/json."""
+    """The SDK reads the error message only if the content type is exactly application/json."""
     tensor = InferInput("x", [1], datatype, data=[1])
     request = InferRequest(model, [tensor], parameters=attributes or None)
     with pytest.raises(httpx.HTTPStatusError, match=words) as caught:

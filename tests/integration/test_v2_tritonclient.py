@@ -1,4 +1,4 @@
-"""The Open Inference Protocol as tritonclient speaks it, unmodified: synchronous and asyncio."""
+"""The Open Inference Protocol with the unmodified tritonclient: synchronous and asyncio."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def test_health_and_metadata(v2):
     assert not v2.is_model_ready("nothing")
     server = v2.get_server_metadata()
     assert server["name"] == "tally" and "binary_tensor_data" in server["extensions"]
-    assert "system_shared_memory" not in server["extensions"]  # off by default
+    assert "system_shared_memory" not in server["extensions"]  # shared memory is off by default
     [x] = v2.get_model_metadata("cumsum", "1")["inputs"]
     assert (x["name"], x["datatype"], x["shape"]) == ("x", "FP32", [-1])
     config = v2.get_model_config("cumsum")
@@ -53,7 +53,8 @@ def test_health_and_metadata(v2):
 
 
 def test_metadata_say_which_types_and_ranks_a_model_takes(v2):
-    """One datatype and one shape are declared; what the parameters add is taken, and nothing else."""
+    """One datatype and one shape are declared; those in the parameters are accepted as well, and no
+    others."""
     [x] = v2.get_model_metadata("cumsum")["inputs"]
     said = x["parameters"]
     assert set(said["datatypes"].split(",")) == {dtype.kserve for dtype in dtypes.ALL} | {"BOOL"}
@@ -111,7 +112,7 @@ def test_statistics_count_inferences(v2):
 
 
 def test_statistics_count_launches_by_batch_size(start_server):
-    """Four requests that wait for each other run as one batch; then one alone."""
+    """Four requests that wait for each other run as one batch; a fifth runs alone."""
     server = start_server("--batch-delay-us=1000000", "--batch-max-requests=4")
     v2 = triton.InferenceServerClient(f"127.0.0.1:{server.port}", concurrency=4)
     tensor = infer_input(np.arange(1000, dtype=np.float32), "FP32")
@@ -125,7 +126,7 @@ def test_statistics_count_launches_by_batch_size(start_server):
         assert [batch[part]["count"] for batch in stats["batch_stats"]] == [1, 1]
     one, four = (batch["compute_infer"]["ns"] for batch in stats["batch_stats"])
     assert one > 0 and four > 0
-    # of the batch of four, each request counts the whole launch as its own time
+    # In the batch of four, each request counts the whole launch as its own time.
     assert stats["inference_stats"]["compute_infer"] == {"count": 5, "ns": one + 4 * four}
     [idle] = v2.get_inference_statistics("cumsum_int8")["model_stats"]
     assert idle["batch_stats"] == [] and idle["execution_count"] == 0
@@ -436,7 +437,7 @@ def test_posts_without_body_or_length_are_empty(server):
 
 
 def test_kserve_style_requests(client):
-    """What the KServe SDK sends: lower-case framing header, model_name, null data."""
+    """Requests in the style of the KServe SDK: lower-case framing header, model_name, null data."""
     answer = client.get("/v2/health/live")
     assert answer.json() == {"live": True}
     assert client.get("/v2/health/ready").json()["ready"] is True

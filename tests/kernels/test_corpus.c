@@ -1,13 +1,13 @@
 /* The determinism corpus: hard tensors of every type, layout and flag, run on one device in
- * several ways (alone, in batches, cut into pieces), every output compared with the oracle byte
- * for byte. Whatever runtime, thread count or kernel variant it is run under must give the
- * oracle's bytes, and so they all give the same: tests/matrix/run.sh runs it under many.
+ * several ways (alone, in batches, cut into pieces). Every output must equal the oracle's
+ * bytes, with any runtime, thread count and kernel variant; tests/matrix/run.sh runs it with
+ * many.
  *
  *   test_corpus [--device N | --device all] [--gpu-kernels] [--generic-kernels] [--wide-index]
  *               [--lookback | --hostile-lookback]
  *               [--all | --quick | --tiny] [--way N] [--list]
  *
- * Without --all most kernels are tried with every third type (scan_case.h).
+ * Without --all most kernels are run with every third type (scan_case.h).
  *
  * Links libOpenCL alone. */
 #include "kernels/device.h"
@@ -31,7 +31,7 @@ enum {
 enum when {
     USUAL,
     BIG,      /* left out of --quick */
-    TINY_ONLY /* where no other test runs these kernels; elsewhere test_variants does */
+    TINY_ONLY /* only in --tiny runs; elsewhere test_variants runs these kernels */
 };
 
 struct layout {
@@ -125,9 +125,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Values whose sums are hard to round right: magnitudes over many binades, cancellation,
- * subnormals, and in one case of eight also infinities and NaN. Integers: all
- * bits random. */
+/* Values whose sums are hard to round correctly: magnitudes over many binades, cancellation,
+ * subnormals, and in one case of eight also infinities and NaN. Integers have random bits. */
 static void fill(const struct test_case *test, unsigned char *data)
 {
     uint64_t state = test->seed;
@@ -205,7 +204,7 @@ enum amount {
     AMOUNT_USUAL,
     AMOUNT_ALL,
     AMOUNT_QUICK,
-    AMOUNT_TINY /* for an interpreter of kernels */
+    AMOUNT_TINY /* few enough for an interpreter of kernels */
 };
 
 static bool wanted(size_t l, int dtype, int flags, enum amount amount)
@@ -246,7 +245,7 @@ struct run {
     struct slab *slab;
     size_t most;   /* jobs in one call */
     size_t skew;   /* elements added to every offset, so that bases are misaligned */
-    bool in_place; /* wherever the plan allows it */
+    bool in_place; /* run in place if the plan allows it */
     char title[224];
 };
 
@@ -255,7 +254,8 @@ static size_t round_up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Put the cases' inputs one behind the other and poison the outputs; returns the bytes used. */
+/* Place the cases' inputs one after the other and fill the outputs with poison. Returns the
+ * bytes used. */
 static size_t place(struct test_case *first, size_t count, const struct run *run)
 {
     size_t at = 0;
@@ -328,7 +328,7 @@ static void run_all(const void *context)
     }
 }
 
-/* Same-typed cases side by side, so that batches are long and mixed. */
+/* Sort by type, so that batches are long and mixed. */
 static int by_type(const void *a, const void *b)
 {
     const struct test_case *x = a;
@@ -337,7 +337,8 @@ static int by_type(const void *a, const void *b)
     return types != 0 ? types : (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-/* way: 1 for the first, 0 for all that the amount has. */
+/* Run the corpus on a device. way: number of the only way, from 1; 0: all ways of the
+ * amount. */
 static void run_device(size_t number, const struct scan_aids *flags, enum amount amount,
                        size_t way, struct slab *slab)
 {
@@ -348,7 +349,7 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
         bool in_place;
         uint64_t max_alloc_bytes;
         uint64_t partition_bytes;
-        bool tiny; /* one of the few for an interpreter */
+        bool tiny; /* one of the few ways that are quick enough for an interpreter */
     } ways[] = {
         {"alone", 1, 0, false, 0, 0, false},
         {"alone, in place, misaligned", 1, 3, true, 0, 0, true},
@@ -389,8 +390,8 @@ static void run_device(size_t number, const struct scan_aids *flags, enum amount
     }
 }
 
-/* --lookback: long lines in one pass; --hostile-lookback: and work-groups that publish late, or
- * nothing, or believe nothing. */
+/* --lookback: scan long lines in one pass. --hostile-lookback: also with work-groups that
+ * publish late or never, or ignore published values. */
 static bool take_lookback(const char *argument, struct scan_aids *flags)
 {
     bool hostile = strcmp(argument, "--hostile-lookback") == 0;
@@ -407,7 +408,7 @@ static bool take_lookback(const char *argument, struct scan_aids *flags)
 
 static const struct {
     const char *name;
-    size_t at; /* of a bool in the device's options */
+    size_t at; /* offset of a bool in the device's options */
 } switches[] = {
     {"--gpu-kernels", offsetof(struct scan_aids, gpu_kernels)},
     {"--generic-kernels", offsetof(struct scan_aids, generic_kernels)},
@@ -426,7 +427,7 @@ static bool take_switch(const char *argument, struct scan_aids *flags)
 }
 
 struct arguments {
-    size_t first; /* devices */
+    size_t first; /* number of the first device */
     size_t last;
     enum amount amount;
     size_t way;

@@ -1,6 +1,5 @@
-/* Tally's OpenCL driver for the processor (kernels/cpu), through the ICD loader as everybody
- * uses it: its objects, its errors, its threads. What its kernels compute is the other tests'
- * matter. */
+/* Tally's OpenCL driver for the processor (kernels/cpu), used through the ICD loader: its
+ * objects, errors and threads. Other tests check the results of its kernels. */
 #include "kernels/cpu/cpu_icd.h"
 #include "kernels/cpu/driver.h"
 #include "proto/macros.h"
@@ -36,7 +35,7 @@ enum {
 static const char kernel_name[] = "scan_generic_i32_ulong";
 static cl_device_id device;
 
-/* One of each object. */
+/* One object of each kind. */
 struct set {
     cl_context context;
     cl_command_queue queue;
@@ -53,7 +52,7 @@ static bool is(cl_int got, cl_int want, const char *what)
     return got == want;
 }
 
-/* Arguments of a launch in which every work-item finds that there is nothing to do. */
+/* Set arguments with which every work-item has nothing to do. */
 static void set_arguments(cl_kernel kernel)
 {
     static const char signature[] = "pppp848";
@@ -301,7 +300,7 @@ static void wrong_buffers_are_refused(const void *context)
 }
 
 /* "CL_INVALID_OPERATION if clEnqueueReadBuffer is called on buffer which has been created with
- * CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS" (OpenCL 1.2, 5.2.2), and the like. */
+ * CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS" (OpenCL 1.2, 5.2.2), and similar rules. */
 static void the_host_does_what_it_said_it_would(const void *context)
 {
     (void)context;
@@ -418,8 +417,8 @@ static void an_object_of_another_kind_is_refused(const void *context)
     release(&s);
 }
 
-/* What clCreateContext() says to a list of properties. The loader would look for our platform among
- * its own: the driver is asked. */
+/* Check the result of clCreateContext() for a list of properties. The driver is called
+ * directly, because the loader would search for the platform among its own. */
 static void expect_context(const cl_context_properties *properties, cl_int expected,
                            const char *what)
 {
@@ -493,7 +492,7 @@ static void a_command_waits_for_events_of_its_context(const void *context)
 /* ---- threads ---- */
 
 struct crowd {
-    const struct set *shared; /* NULL: a set of its own for each thread */
+    const struct set *shared; /* NULL: each thread creates its own set */
     pthread_barrier_t begin;
 };
 
@@ -551,7 +550,7 @@ static void many_threads_share_a_queue(const void *context)
     }
 }
 
-/* A scan large enough to be shared, with what must come out. */
+/* A scan large enough for several threads, with its expected result. */
 static struct scan_case job;
 
 static bool scan(struct scan_device *opened)
@@ -613,7 +612,7 @@ static void a_thousand_starts_leave_no_thread(const void *context)
 
 /* ---- processes ---- */
 
-/* Run it in a child; true if that ended well. */
+/* Run the function in a child process. Returns whether it succeeded. */
 static bool in_child(bool (*run)(struct scan_device *), struct scan_device *opened)
 {
     int status = -1;
@@ -622,9 +621,9 @@ static bool in_child(bool (*run)(struct scan_device *), struct scan_device *open
     if (child == 0) {
         int code = run(opened) ? 0 : 1;
 #if defined(SANITIZED)
-        _exit(code); /* LeakSanitizer's locks may be held by a thread that the child has not */
+        _exit(code); /* a thread that the child lacks may hold LeakSanitizer's locks */
 #endif
-        exit(code); /* with all that runs at the end of a process */
+        exit(code); /* runs all exit handlers */
     }
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
            WEXITSTATUS(status) == 0;
@@ -641,7 +640,7 @@ static void the_child_of_a_fork_computes_alone(const void *context)
 }
 
 #if !defined(SANITIZED)
-/* Little more address space than is used, so that neither threads nor buffers can be had. */
+/* Leave too little address space for threads and buffers. */
 static bool with_little_memory(struct scan_device *opened)
 {
     struct set s;
@@ -657,8 +656,9 @@ static bool with_little_memory(struct scan_device *opened)
     return ran && mem == NULL && code == CL_MEM_OBJECT_ALLOCATION_FAILURE;
 }
 
-/* Where no file can be opened the machine seems to have 1 GiB: what it was asked for at the
- * start counts, for to ask takes longer than many a job. */
+/* Create the largest buffer in a process that cannot open files. The driver must use the memory
+ * size that it read at its start; if it read the size again, it would find 1 GiB and refuse the
+ * buffer. */
 static bool without_files(struct scan_device *opened)
 {
     struct set s;
@@ -692,7 +692,7 @@ static void without_memory_launches_run_in_their_thread(const void *context)
 /* ---- the device ---- */
 
 /* "CL_INVALID_VALUE if num_entries is equal to zero and platforms is not NULL or if both
- * num_platforms and platforms are NULL" (OpenCL 1.2, 4.1; of devices likewise 4.2). */
+ * num_platforms and platforms are NULL" (OpenCL 1.2, 4.1; 4.2 is similar for devices). */
 static void a_list_is_counted_whatever_room_is_said(const void *context)
 {
     (void)context;
@@ -751,8 +751,8 @@ int main(void)
 {
     cl_platform_id platform = NULL;
     cl_uint count = 0;
-    (void)setenv("TALLY_OPENCL_THREADS", "5", 1);       /* more than there are cores */
-    (void)setenv("OCL_ICD_VENDORS", "/nonexistent", 1); /* nor other drivers' threads */
+    (void)setenv("TALLY_OPENCL_THREADS", "5", 1);       /* more threads than cores */
+    (void)setenv("OCL_ICD_VENDORS", "/nonexistent", 1); /* avoids threads of other drivers */
     const struct scan_desc desc = {
         .dtype = DTYPE_F32, .rank = 2, .axis = 1, .sizes = {64, 5000}};
     if (cpu_icd_get_platform_ids(1, &platform, NULL) != CL_SUCCESS ||

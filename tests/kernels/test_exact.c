@@ -1,7 +1,8 @@
-/* Exact sums by the kernel that walks any layout (exact_lines.cl), on our own device and on one that
- * compiles the source, and by the kernels of contiguous lines (exact_rows.cl), of columns
- * (exact_columns.cl) and of gathered tiles (tiles.cl), against an oracle that shares nothing with them: inputs of many kinds, lengths,
- * steps, lines side by side, and cuts of lines into launches that hand their sums on. */
+/* Exact sums by the kernel for any layout (exact_lines.cl), on Tally's own device and on one
+ * that compiles the source, and by the kernels for contiguous lines (exact_rows.cl), columns
+ * (exact_columns.cl) and gathered tiles (tiles.cl). The oracle shares no code with them. The
+ * inputs have many families, lengths, steps and numbers of lines. Lines are also cut into
+ * pieces: one launch scans a piece and passes its sums on to the next launch. */
 #include "kernels/opencl.h"
 #include "kernels/variants.h"
 #include "tests/lib/exact_oracle.h"
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device compiles: for ours it was compiled ahead. */
+/* The source for devices that compile; Tally's own driver has it precompiled. */
 #define EMBED_SOURCE(name, file)            \
     __asm__(".section .rodata\n" name ":\n" \
             ".incbin \"" file "\"\n"        \
@@ -32,14 +33,14 @@ extern const char exact_lines_source[] __attribute__((visibility("hidden")));
 extern const char exact_launch_source[] __attribute__((visibility("hidden")));
 
 enum {
-    MOST = 2100,    /* elements of a line */
-    MOST_STEP = 3,  /* elements from one to the next */
-    LINES = 600,    /* side by side */
-    STRIP = 512,    /* lines of a work-item of exact_columns.cl */
-    TILE = 64,      /* of tiles.cl */
-    PARTITIONS = 6, /* of a line, at most */
+    MOST = 2100,    /* most elements of a line */
+    MOST_STEP = 3,  /* largest step between elements */
+    LINES = 600,    /* most lines of a launch */
+    STRIP = 512,    /* lines per work-item of exact_columns.cl */
+    TILE = 64,      /* lines per tile of tiles.cl */
+    PARTITIONS = 6, /* most partitions of a line */
     ROOM = 8 * MOST * 64,
-    CARRY_WORDS = 36 /* of float64, the largest */
+    CARRY_WORDS = 36 /* words of the longest carry, that of float64 */
 };
 
 static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
@@ -62,15 +63,15 @@ static struct lab {
         WAY_TILES
     } way;
     size_t item_lines;
-    bool in_place; /* results over their elements */
+    bool in_place; /* the results overwrite the elements */
     bool cut;      /* lines are cut into partitions */
     cl_program programs[ARRAY_COUNT(types)];
     cl_kernel kernels[ARRAY_COUNT(types)];
-    cl_kernel totals[ARRAY_COUNT(types)]; /* of partitions; NULL: the kernel cuts no line */
+    cl_kernel totals[ARRAY_COUNT(types)]; /* for totals; NULL: no partitions */
     cl_mem in;
     cl_mem out;
     cl_mem carry;
-    cl_mem carry_after; /* of launches of totals */
+    cl_mem carry_after; /* written by launches of totals */
     cl_mem table;
 } lab;
 
@@ -82,7 +83,7 @@ static cl_kernel find_kernel(cl_program program, const char *name)
     return kernel;
 }
 
-/* The kernels compiled ahead. */
+/* Find the program compiled ahead. */
 static cl_program find_built_in(size_t type)
 {
     static const char *const kernels[] = {"", "rows_", "columns_", "tiles_"};
@@ -161,7 +162,7 @@ static void lab_close(void)
     opencl_close(&lab.cl);
 }
 
-/* Lines of one length. Element k of line c is in memory at k * step + c * pitch. */
+/* Lines of equal length. Element k of line c is at k * step + c * pitch. */
 struct run {
     size_t type;
     size_t length;
@@ -171,13 +172,13 @@ struct run {
     size_t pitch;
 };
 
-/* Elements from the first to the last. */
+/* Return the number of elements from the first to the last. */
 static size_t span_of(const struct run *run)
 {
     return (run->length - 1) * run->step + (run->lines - 1) * run->pitch + 1;
 }
 
-/* Cut the lines of an entry: into partitions of a random length, of which the last has the rest. */
+/* Cut the lines of an entry into partitions of a random length; the last one has the rest. */
 static void cut_entry(struct scan_entry *entry)
 {
     const size_t most = entry->length < PARTITIONS ? entry->length : PARTITIONS;
@@ -217,7 +218,7 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                                       .item_lines = lab.item_lines,
                                       .partitions = 1,
                                       .near_lines = TILE,
-                                      .far = 1, /* none */
+                                      .far = 1, /* no second dimension */
                                       .far_lines = 1};
     table.dim[0] = run->lines;
     table.dim[1] = run->pitch;
@@ -229,7 +230,8 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
     const cl_ulong totals_at = cut ? offsetof(struct table, totals) / sizeof(ulong) : 0;
     const cl_ulong items = (run->lines + table.entry.item_lines - 1) / table.entry.item_lines *
                            table.entry.partitions;
-    table.entry.item_lines = lab.way == WAY_TILES ? 1 : table.entry.item_lines; /* tiles */
+    /* For WAY_TILES the unit of item_lines is a tile. */
+    table.entry.item_lines = lab.way == WAY_TILES ? 1 : table.entry.item_lines;
     const cl_mem *out = lab.in_place ? &lab.in : &lab.out;
     const struct opencl_arg args[] = {OPENCL_ARG(lab.in),    OPENCL_ARG(*out),
                                       OPENCL_ARG(lab.carry), OPENCL_ARG(lab.table),
@@ -248,7 +250,7 @@ static bool launch(const struct run *run, size_t first, size_t length, ulong fla
                        "the kernel runs");
 }
 
-/* Leave the sums after a piece in lab.carry_after by a launch that writes no results. */
+/* Store the sums after a piece in lab.carry_after by a launch that writes no results. */
 static bool launch_totals(const struct run *run, size_t first, size_t length, ulong flags)
 {
     static ulong sums[LINES * CARRY_WORDS];
@@ -264,8 +266,8 @@ static bool launch_totals(const struct run *run, size_t first, size_t length, ul
     return ktest_check(code == CL_SUCCESS, "the sums are copied") && launched;
 }
 
-/* Scan lines that are in lab.in, cut into pieces of random lengths. The sums after a piece are left
- * by its scan, or by a launch of totals before it. */
+/* Scan the lines in lab.in, cut into pieces of random lengths. The sums after a piece are
+ * stored by its scan, or by a launch of totals before it. */
 static bool scan_pieces(const struct run *run, size_t pieces)
 {
     const bool reverse = (run->flags & ENTRY_REVERSE) != 0;
@@ -293,8 +295,7 @@ static bool scan_pieces(const struct run *run, size_t pieces)
     return true;
 }
 
-/* Draw lines of the family, and of others beside it, scan them in pieces, and compare with the
- * oracle. */
+/* Draw lines of the family and of others, scan them in pieces, and compare with the oracle. */
 static void check(const struct run *run, enum float_family family, size_t pieces)
 {
     static unsigned char line[ROOM];
@@ -303,7 +304,7 @@ static void check(const struct run *run, enum float_family family, size_t pieces
     static unsigned char want[ROOM];
     const enum dtype dtype = types[run->type];
     const size_t bytes = dtype_info(dtype)->bytes;
-    const size_t behind = 16; /* elements that no kernel may touch */
+    const size_t behind = 16; /* guard elements that no kernel may touch */
     const size_t span = (span_of(run) + behind) * bytes;
     const bool reverse = (run->flags & ENTRY_REVERSE) != 0;
     const ptrdiff_t step = reverse ? -(ptrdiff_t)run->step : (ptrdiff_t)run->step;
@@ -341,8 +342,7 @@ static void check(const struct run *run, enum float_family family, size_t pieces
     (void)ktest_check(code == CL_SUCCESS, "the lines are copied");
 }
 
-/* Lines, and steps of their elements, as the kernel that is tested takes them; `cells` elements at
- * most. */
+/* Draw lines and steps that the tested kernel supports, with at most `cells` elements. */
 static struct run draw_run(size_t type, size_t length, ulong flags, size_t cells)
 {
     struct run run = {type, length, flags, 1, 1, 1};
@@ -353,7 +353,7 @@ static struct run draw_run(size_t type, size_t length, ulong flags, size_t cells
         run.lines = 1 + scan_draw((uint32_t)most);
         const bool both = lab.way == WAY_TILES || lab.way == WAY_ROWS;
         const bool columns = lab.way == WAY_COLUMNS || (both && scan_draw(3) == 0);
-        const size_t apart = /* elements or lines */
+        const size_t apart = /* distance of elements or lines */
             lab.way == WAY_TILES || (both && scan_draw(3) == 0) ? 1 + scan_draw(3) : 1;
         run.step = columns ? apart * run.lines + scan_draw(2) : apart;
         run.pitch = columns ? apart : apart * length + (scan_draw(4) == 0);
@@ -399,7 +399,8 @@ static void random_cuts(const void *context)
     }
 }
 
-/* The sums before a launch decide how it adds, and which way a halfway case rounds. */
+/* A launch chooses its method of addition by the sums that it continues. These sums also decide
+ * how a result halfway between two numbers is rounded. */
 static void tails_of_halfway_cases(const void *context)
 {
     (void)context;
@@ -425,7 +426,7 @@ static void partitions(const void *context)
     lab.cut = false;
 }
 
-/* float64 numbers whose sums are known without an oracle. */
+/* float64 numbers with sums that are known without an oracle. */
 static void known_sums(const void *context)
 {
     static const struct {
@@ -456,7 +457,7 @@ static void known_sums(const void *context)
     }
 }
 
-/* Lengths around whole vectors and blocks. */
+/* Lengths around multiples of vectors and blocks. */
 static void lengths_around_blocks(const void *context)
 {
     static const size_t places[] = {8, 16, 32, 64, 128, 512, 1024, 2048};
@@ -471,7 +472,7 @@ static void lengths_around_blocks(const void *context)
     }
 }
 
-/* What an exact sum promises whoever reads the results. */
+/* If no element is negative, exact sums never decrease, and a zero does not change the sum. */
 static void sums_never_fall(const void *context)
 {
     static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,

@@ -1,5 +1,6 @@
-/* Fills of more than 1 GiB: several drivers of NVIDIA hang or fail on one of 2 GiB. The linker puts a
- * record of the calls in the place of clEnqueueFillBuffer (Makefile); no device is needed. */
+/* Fills of more than 1 GiB: several NVIDIA drivers hang or fail on one of 2 GiB. The linker
+ * replaces clEnqueueFillBuffer by a function that records the calls (Makefile); no device is
+ * needed. */
 #include "kernels/opencl.h"
 #include "tests/lib/ktest.h"
 
@@ -11,7 +12,7 @@ static struct {
     size_t from[CALLS_MAX];
     size_t bytes[CALLS_MAX];
     size_t count;
-    size_t fails; /* number of the call that fails, from 1; 0: none */
+    size_t fails; /* number of the failing call, from 1; 0: none */
 } calls;
 
 cl_int __wrap_clEnqueueFillBuffer(cl_command_queue queue, cl_mem mem, const void *pattern,

@@ -1,6 +1,6 @@
-/* Nasty values: where sums of others wrap wrongly, stick, saturate, flush, leak or turn.
- * Results that can be stated are stated, not computed. Every test runs in every way of
- * computing. Nasty shapes and nasty memory have files of their own beside this one. */
+/* Nasty values: sums that a wrong kernel would wrap, saturate, flush, leak or round wrongly.
+ * Most expected results are constants. Every test runs on every device of scan_trial.h. Nasty
+ * shapes and nasty memory have separate files. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_trial.h"
@@ -29,7 +29,7 @@ static uint32_t f32_bits(float value)
     return bits;
 }
 
-/* ---- a few numbers, as bits ---- */
+/* ---- short lines, given as bits ---- */
 
 struct few {
     const char *what;
@@ -48,7 +48,7 @@ static void check_few(const void *context, const struct few *rows, size_t count)
         size_t element = dtype_info(row->dtype)->bytes;
         unsigned char in[FEW * 8];
         unsigned char want[FEW * 8];
-        for (size_t i = 0; i < row->n; i++) { /* little-endian: the low bytes come first */
+        for (size_t i = 0; i < row->n; i++) { /* little-endian: the low bytes are first */
             memcpy(in + i * element, &row->in[i], element);
             memcpy(want + i * element, &row->want[i], element);
         }
@@ -84,12 +84,12 @@ static void sixteen_bit_floats_round_once_to_nearest_even(const void *context)
 {
     /* clang-format off */
     static const struct few rows[] = {
-        /* 2048 = 0x6800, steps of 2 from there on; 1 = 0x3C00; 2^-24 = 0x0001 */
+        /* 2048 = 0x6800, spacing 2 from there on; 1 = 0x3C00; 2^-24 = 0x0001 */
         {"float16 ties", DTYPE_F16, false, 4,
          {0x6800, 0x3C00, 0x3C00, 0x3C00}, {0x6800, 0x6800, 0x6801, 0x6802}},
         {"float16 a hair above a tie", DTYPE_F16, false, 3,
          {0x6800, 0x3C00, 0x0001}, {0x6800, 0x6800, 0x6801}},
-        /* 65504 = 0x7BFF is the largest; 15 = 0x4B80, 16 = 0x4C00 */
+        /* 65504 = 0x7BFF is the largest number; 15 = 0x4B80, 16 = 0x4C00 */
         {"float16 65519 is 65504", DTYPE_F16, false, 2, {0x7BFF, 0x4B80}, {0x7BFF, 0x7BFF}},
         {"float16 65520 is infinite, and what follows is not", DTYPE_F16, false, 3,
          {0x7BFF, 0x4C00, 0xCC00}, {0x7BFF, 0x7C00, 0x7BFF}},

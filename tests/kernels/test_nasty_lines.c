@@ -1,5 +1,5 @@
-/* Nasty lines: thousands to millions of values whose sums can be stated. Every test runs in
- * every way of computing, the longest in two of them. test_nasty.c has the single values. */
+/* Nasty lines: thousands to millions of values with known sums. Every test runs on every device
+ * of scan_trial.h; the longest tests run on two of them. test_nasty.c tests single values. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_trial.h"
@@ -25,7 +25,7 @@ static void counting_does_not_stick(const void *context)
             in[i] = half ? 0x3C00 : 0x3F80;
             want[i] = half ? oracle_to_f16((double)(i + 1)) : oracle_to_bf16((double)(i + 1));
             in_8[i] = 1;
-            want_8[i] = (uint8_t)(i + 1); /* of 300: 44 */
+            want_8[i] = (uint8_t)(i + 1); /* wraps: the sum 300 becomes 44 */
         }
         scan_trial_line(context, scan_trial_desc(half ? DTYPE_F16 : DTYPE_BF16, N), in, want,
                         "ones of 16 bits");
@@ -36,7 +36,7 @@ static void counting_does_not_stick(const void *context)
 static void subnormals_are_counted_not_flushed(const void *context)
 {
     enum {
-        N = 250 /* their sums are exact in each type, and their bits are the count */
+        N = 250 /* sums up to this are exact in each type, and equal the count */
     };
     static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
     for (size_t t = 0; t < ARRAY_COUNT(types); t++) {
@@ -61,7 +61,7 @@ static void large_terms_that_cancel_leave_the_small_ones(const void *context)
     };
     static float in[N];
     static float want[N];
-    for (int i = 0; i < N; i++) { /* 1e8, 1, -1e8 in turn: exact in float64 */
+    for (int i = 0; i < N; i++) { /* 1e8, 1, -1e8 repeatedly: exact in float64 */
         const float turn[] = {1e8F, 1, -1e8F};
         double sum = (double)(i / 3 + (i % 3 > 0)) + (i % 3 < 2 ? 1e8 : 0);
         in[i] = turn[i % 3];
@@ -77,8 +77,8 @@ enum {
     SPECIAL_APART = 5
 };
 
-/* The sums of the middle line from cell `seam` on, that cell being infinite (or a NaN) and the
- * one SPECIAL_APART after it negative infinity. */
+/* Write the expected sums of the middle line from cell `seam` on: that cell is infinite (or a
+ * NaN), and the cell SPECIAL_APART after it is negative infinity. */
 static void expect_special(float *line, size_t step, size_t seam, bool nan)
 {
     const uint32_t canonical = 0x7FC00000;
@@ -108,7 +108,8 @@ static void check_seam(struct scan_device *device, const struct scan_desc *desc,
     (void)scan_trial_plain(device, desc, in, want, desc->axis == 0 ? "a column" : "a row");
 }
 
-/* An infinity in one line, then its negative; or a NaN: at both sides of every seam. */
+/* One line has +Infinity and later -Infinity, or it has a NaN. Their positions are at both
+ * sides of every seam. */
 static void special_values_reach_nothing_before_or_beside_them(const void *context)
 {
     static const size_t seams[] = {
@@ -141,7 +142,8 @@ static void a_sum_out_of_range_is_infinite_there_alone(const void *context)
     static double want[N];
     static float narrow[N];
     static float narrow_want[N];
-    in[0] = DBL_MAX; /* zeros follow, then twice as much and back again */
+    /* The sum is DBL_MAX, then infinite from SECOND on, and finite again from SECOND + 2 on. */
+    in[0] = DBL_MAX;
     in[SECOND] = DBL_MAX;
     in[SECOND + 2] = -DBL_MAX;
     in[SECOND + 3] = -DBL_MAX;
@@ -200,7 +202,7 @@ static void the_first_value_counts_once_however_a_line_is_divided(const void *co
     scan_trial_line(context, desc, zeros, zeros, "backwards, too");
 }
 
-/* ---- long lines, in the ways that run them in no time ---- */
+/* ---- long lines, in the fast ways of computing ---- */
 
 static void ones_do_not_stick_at_two_to_the_24th(const void *context)
 {
@@ -222,7 +224,8 @@ static void five_million_times_a_two_thousandth_is_right_to_the_bit(const void *
     const size_t n = 5000000;
     float *in = malloc(n * sizeof *in);
     float *want = malloc(n * sizeof *want);
-    for (size_t i = 0; i < n; i++) { /* 23 bits times 24: the product is exact in float64 */
+    /* The product has at most 23 + 24 bits, so it is exact. */
+    for (size_t i = 0; i < n; i++) {
         in[i] = 0.0005F;
         want[i] = (float)((double)(i + 1) * (double)0.0005F);
     }

@@ -1,5 +1,5 @@
-/* Nasty memory: poison wherever a device might read what nobody wrote, the same launch a
- * thousand times, one compute unit, and tensors beyond 2^31 elements and 2^32 bytes. */
+/* Nasty memory: poison in all memory that no code has written, the same launch a thousand
+ * times, one compute unit, and tensors beyond 2^31 elements and 2^32 bytes. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -25,7 +25,7 @@ static const struct {
     int rank;
     int64_t sizes[3];
     int axis;
-    int64_t output_strides[3]; /* first one -1: packed */
+    int64_t output_strides[3]; /* first value -1: packed */
 } shapes[] = {
     {"a line of many tiles", DTYPE_F32, 1, {70001}, 0, {-1}},
     {"rows", DTYPE_F16, 2, {9, 2600}, 1, {-1}},
@@ -43,8 +43,8 @@ static struct scan_desc shape_desc(size_t s)
     return desc;
 }
 
-/* What the runtime takes from malloc (scratch, carries, tables on a CPU) is filled with a
- * pattern as well, and so is what it gives back. The guards are those of scan_trial.c. */
+/* Memory that the runtime allocates by malloc (scratch, carries, tables on a CPU) is filled
+ * with a pattern, also when it is freed. scan_trial.c adds the guards. */
 static void results_do_not_depend_on_what_lay_in_memory(const void *context)
 {
     static const unsigned char poisons[] = {0x00, 0xFF, 0x7F, 0xA5};
@@ -68,9 +68,9 @@ static void results_do_not_depend_on_what_lay_in_memory(const void *context)
     }
 }
 
-/* ---- again and again ---- */
+/* ---- repeated launches ---- */
 
-/* Run c over and over in one slab; the answer must never differ. */
+/* Run c repeatedly in one slab; the output must never differ. */
 static void repeat(struct scan_device *device, const struct scan_case *c, int times,
                    const char *what)
 {
@@ -127,8 +127,8 @@ static void small_shapes_are_right(const void *context)
     }
 }
 
-/* In a process of its own: PoCL reads its number of threads once. Must be called before any
- * OpenCL. Returns the exit status. */
+/* Run in a child process, as PoCL reads its number of threads once. Must be called before any
+ * OpenCL call. Returns the exit status. */
 static int run_on_one_unit(void)
 {
     pid_t child = fork();
@@ -153,7 +153,8 @@ static void one_compute_unit_gives_the_same_bits(const void *context)
 
 /* ---- huge ---- */
 
-/* Sanitizers keep several bytes of their own for each of ours: the same, smaller. */
+/* A sanitizer needs several bytes of memory for each byte of the program, so these builds test
+ * smaller sizes. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SHRINK 64
 #else
@@ -161,7 +162,7 @@ static void one_compute_unit_gives_the_same_bits(const void *context)
 #endif
 
 enum {
-    PERIOD = 65521, /* elements after which the input of one row repeats: a prime */
+    PERIOD = 65521, /* length after which the input of a row repeats: a prime */
     VALUES = 256
 };
 
@@ -171,15 +172,15 @@ enum arrangement {
     COLUMNS_BESIDE
 };
 
-/* Bytes, summed in place. */
+/* Large tensors of bytes, summed in place. */
 struct huge {
     const char *name;
     enum arrangement arrangement;
     uint64_t lines;
     uint64_t length;
-    uint64_t gap; /* cells from one element of a row in memory to the next */
+    uint64_t gap; /* distance of two elements of a row in memory, in cells */
     size_t way;
-    struct slab *slab; /* borrowed: all of them share one, whose pages are costly to get */
+    struct slab *slab; /* borrowed: all tests share a slab, since its pages are costly */
 };
 
 static void put_random(unsigned char *at, size_t bytes)
@@ -191,7 +192,7 @@ static void put_random(unsigned char *at, size_t bytes)
     }
 }
 
-/* Repeat the first `filled` bytes up to the end. */
+/* Repeat the first `filled` bytes until the end. */
 static void spread(unsigned char *data, size_t filled, size_t bytes)
 {
     for (size_t at = filled; at < bytes; at += filled) {
@@ -199,7 +200,7 @@ static void spread(unsigned char *data, size_t filled, size_t bytes)
     }
 }
 
-/* The sums of a line that repeats: VALUES periods on they repeat as well. */
+/* Check the sums of a periodic line: after VALUES periods the sums repeat as well. */
 static bool one_row_is_right(const unsigned char *got, const unsigned char *in, uint64_t length)
 {
     const size_t cycle = (size_t)VALUES * PERIOD;
@@ -217,14 +218,14 @@ static bool one_row_is_right(const unsigned char *got, const unsigned char *in, 
     return right;
 }
 
-/* Rows of memory that are all alike before: along each, or from row to row. */
+/* Check rows with equal inputs: summed along each row, or from row to row. */
 static bool rows_are_right(const unsigned char *got, const unsigned char *in,
                            const struct huge *h)
 {
     bool along = h->arrangement == MANY_ROWS;
     uint64_t rows = along ? h->lines : h->length;
     uint64_t pitch = (along ? h->length : h->lines) * h->gap;
-    unsigned char *want = calloc(1, pitch); /* gaps are zeroed */
+    unsigned char *want = calloc(1, pitch); /* gaps must be zero */
     unsigned char sum = 0;
     for (uint64_t i = 0; along && i < pitch; i += h->gap) {
         sum = (unsigned char)(sum + in[i]);
@@ -235,7 +236,7 @@ static bool rows_are_right(const unsigned char *got, const unsigned char *in,
         for (uint64_t i = 0; !along && i < pitch; i += h->gap) {
             want[i] = (unsigned char)(want[i] + in[i]);
         }
-        /* what lies behind the last element is no part of the output */
+        /* Memory behind the last element is not part of the output. */
         right =
             memcmp(got + row * pitch, want, pitch - (row + 1 == rows ? h->gap - 1 : 0)) == 0;
     }
@@ -290,7 +291,8 @@ static void a_huge_tensor_is_right(const void *context)
     free(in);
 }
 
-/* Free memory, as the system counts it; a machine with less fails here, and says why. */
+/* Check the free memory reported by the system; a machine with too little fails here with a
+ * reason. */
 static void there_is_memory_for_huge_tensors(const void *context)
 {
     const struct huge *h = context;
@@ -303,8 +305,9 @@ static void there_is_memory_for_huge_tensors(const void *context)
     }
 }
 
-/* Rows far apart in a slab that is mostly never touched, on one side; the other side lies before
- * them, so that nothing else tells how far offsets go. */
+/* Run rows that are far apart on one side, in a slab whose pages are mostly never touched. The
+ * packed rows of the other side are at the start of the slab, so only the strided side has
+ * large offsets. */
 static void run_far_apart(struct scan_device *device, bool output)
 {
     enum {
@@ -334,7 +337,7 @@ static void run_far_apart(struct scan_device *device, bool output)
     }
     struct scan_job job = {.plan = &plan, .slab = slab, .holes = output};
     *(output ? &job.out_offset : &job.in_offset) = near_bytes;
-    plan.gaps = false; /* the cells between the rows are somebody else's */
+    plan.gaps = false; /* the cells between the rows are not gaps of the output */
     unsigned char *data = slab_data(slab);
     for (size_t r = 0; r < ROWS; r++) {
         memcpy(data + job.in_offset + r * (output ? row : pitch), c.in + r * row, row);
@@ -360,7 +363,8 @@ static void rows_are_right_with_offsets_beyond_32_bits(const void *context)
     }
 }
 
-/* all: the row of more than 2^32 elements, whose pages take longer to get than all the rest */
+/* all: also the row of more than 2^32 elements; getting its pages takes longer than everything
+ * else. */
 static void run_huge(bool all)
 {
     const uint64_t row = ((UINT64_C(1) << (all ? 32 : 31)) + 470001) / SHRINK;
@@ -373,7 +377,8 @@ static void run_huge(bool all)
     };
     ktest_run("there is memory for huge tensors", there_is_memory_for_huge_tensors,
               &tensors[0]);
-    struct slab *slab = slab_create(row + (UINT64_C(2) << 20)); /* the largest */
+    /* The slab has room for the largest tensor. */
+    struct slab *slab = slab_create(row + (UINT64_C(2) << 20));
     for (size_t i = 0; i < ARRAY_COUNT(tensors); i++) {
         char sentence[160];
         tensors[i].slab = slab;

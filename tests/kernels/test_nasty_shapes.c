@@ -1,6 +1,6 @@
-/* Nasty shapes: lengths at the edges of everything, layouts that no kernel likes, and different
- * scans one after the other through the same programs. Compared with the oracle; every test
- * runs in every way of computing. */
+/* Nasty shapes: lengths at all limits, layouts that are hard for every kernel, and different
+ * scans one after the other through the same programs. Results are compared with the oracle.
+ * Every test runs on every device of scan_trial.h. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -15,7 +15,8 @@ static struct scan_device *device_of(const void *context)
     return scan_trial_device(*(const size_t *)context);
 }
 
-/* A random input of desc's type (special: with NaN and infinities), run and compared. */
+/* Scan random input of desc's type, with NaN and infinities if the scan is exclusive, and
+ * compare the result. */
 static void check_desc(struct scan_device *device, const struct scan_desc *desc,
                        const struct scan_trial *like, const char *what)
 {
@@ -29,7 +30,7 @@ static void check_desc(struct scan_device *device, const struct scan_desc *desc,
     scan_case_deinit(&c);
 }
 
-/* The same, but without --all only if it is usual (scan_case.h). */
+/* check_desc(), but without --all only for usual cases (scan_case.h). */
 static void check_usual(struct scan_device *device, const struct scan_desc *desc,
                         const struct scan_trial *like, const char *what)
 {
@@ -37,14 +38,14 @@ static void check_usual(struct scan_device *device, const struct scan_desc *desc
     struct error err = ERROR_INIT;
     if (device == NULL || scan_plan_make(desc, &plan, &err) != STATUS_OK ||
         scan_case_usual_on(device, &plan)) {
-        check_desc(device, desc, like, what); /* which fails if it is refused */
+        check_desc(device, desc, like, what); /* fails if the description is refused */
     }
 }
 
 static const struct scan_trial plain = {.poison = 0xA5};
 
-/* One length along the axis: as one line, as three rows (two threads have an odd number), as
- * three columns, as twenty. */
+/* Test a length along the axis: as one line, as three rows (an odd number for two threads), as
+ * three columns and as twenty columns. */
 static void check_length(struct scan_device *device, enum dtype dtype, size_t n, bool wide)
 {
     const int64_t shapes[][2] = {{1, 0}, {3, 0}, {0, 3}, {0, 20}};
@@ -75,7 +76,7 @@ static void lengths_around_every_edge_are_right(const void *context)
     for (size_t i = 0; i < ARRAY_COUNT(primes); i++) {
         check_length(device_of(context), DTYPE_F64, primes[i], i < 10);
     }
-    for (size_t n = 65535; n <= 65537; n++) { /* the widest grid of some */
+    for (size_t n = 65535; n <= 65537; n++) { /* widest grid of some devices */
         check_length(device_of(context), DTYPE_F32, n, false);
     }
     check_length(device_of(context), DTYPE_F32, 131071, false);
@@ -106,7 +107,7 @@ static const struct {
     int rank;
     int64_t sizes[4];
     int64_t axis;
-    int64_t strides[4]; /* first one -1: packed; of input and output */
+    int64_t strides[4]; /* of input and output; first value -1: packed */
     int64_t output_strides[4];
 } patterns[] = {
     {"one row", 1, {5000}, 0, {-1}, {-1}},
@@ -162,7 +163,7 @@ static void any_misalignment_is_right(const void *context)
     }
 }
 
-/* Types, axes, flags, widths of offsets: each scan differs from the one before it. */
+/* Each scan differs from the one before in type, axis, flags, or width of offsets. */
 static void different_scans_take_turns_on_one_device(const void *context)
 {
     for (int turn = 0; turn < 150; turn++) {
@@ -181,12 +182,12 @@ static void many_dimensions_that_do_not_fold_are_right(const void *context)
     enum {
         RANK = 8
     };
-    for (int axis = -RANK; axis < RANK; axis++) { /* every axis, counted both ways */
+    for (int axis = -RANK; axis < RANK; axis++) { /* every axis, counted from both ends */
         struct scan_desc desc =
             scan_describe(DTYPE_F32, RANK, (const int64_t[RANK]){2, 3, 2, 1, 3, 2, 4, 3}, axis);
         int64_t step = 1;
         desc.has_strides = true;
-        for (int d = 0; d < RANK; d++) { /* outermost first in memory: no two dimensions fold */
+        for (int d = 0; d < RANK; d++) { /* stride 1 is outermost: no two can be merged */
             desc.strides[d] = step;
             step *= desc.sizes[d];
         }
@@ -202,7 +203,8 @@ static void many_dimensions_that_do_not_fold_are_right(const void *context)
     }
 }
 
-/* An axis of size 1: inclusive a copy (but for NaN), exclusive zeros. */
+/* An axis of size 1: the inclusive sum is a copy (except for NaN), the exclusive one is
+ * zero. */
 static void an_axis_of_one_element_is_a_copy_or_zeros(const void *context)
 {
     static const uint32_t in[6] = {0x80000000, 1,          0xFFC12345,

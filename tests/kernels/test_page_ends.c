@@ -1,6 +1,6 @@
-/* Tensors that end with the last byte of a slab's last page or begin with the first one of its
- * first, and nothing but unmapped pages around: a read or write beyond a tensor, harmless
- * elsewhere, would be beyond a client's shared memory here. Runs on the first OpenCL device. */
+/* Tensors that end with the last byte of a slab, or begin with its first one, between unmapped
+ * pages: an access beyond a tensor, which would be harmless elsewhere, faults here, as at the
+ * end of a client's shared memory. Runs on the first OpenCL device. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
 
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* A slab of whole pages between two that cannot be touched. */
+/* Whole pages as a slab, between two inaccessible pages. */
 struct island {
-    unsigned char *base; /* owned: the mapping with both */
+    unsigned char *base; /* owned: the mapping, with the inaccessible pages */
     struct slab *slab;   /* owned */
     size_t bytes;
 };
@@ -49,7 +49,7 @@ static const struct {
     {2, {50, 9}, 0}, /* columns narrower than a vector of bytes */
 };
 
-/* One scan at the ends, or at the beginnings, of two islands, or in place in one. */
+/* Run one scan at the ends or at the beginnings of two such slabs, or in place in one slab. */
 static void run_at(struct scan_device *device, const struct scan_case *c, bool at_end,
                    bool in_place)
 {
@@ -105,7 +105,7 @@ static void nothing_beyond_the_pages_of_a_slab_is_touched(const void *context)
     scan_device_close(device);
 }
 
-/* Two dimensions with `step` from an element to the next. */
+/* Describe a tensor of two dimensions whose elements are `step` apart. */
 static struct scan_desc describe_apart(enum dtype dtype, const int64_t *sizes, int axis,
                                        int64_t step, bool packed)
 {
@@ -147,7 +147,7 @@ int main(int argc, char **argv)
     char sentence[160];
     for (size_t w = 0; w < SCAN_WAYS; w++) {
         if (scan_ways[w].options.transfers) {
-            continue; /* it is not the device that touches the slab */
+            continue; /* the device does not access the slab itself */
         }
         (void)snprintf(sentence, sizeof sentence,
                        "nothing beyond the pages of a slab is touched, %s", scan_ways[w].name);

@@ -1,6 +1,6 @@
-/* Lines cut into partitions, by more threads than cores: the scans of a launch begin when the totals of
- * all partitions are known, although a scan in place overwrites the input of other totals. Hundreds of
- * launches end, each with the oracle's bytes. */
+/* Lines cut into partitions, with more threads than cores: the scans of a launch must not begin
+ * before the totals of all partitions are known, because a scan in place overwrites the input
+ * of other totals. Hundreds of launches must end, each with the oracle's bytes. */
 #include "kernels/device.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -20,7 +20,7 @@ static const struct shape {
     int rank;
     int64_t sizes[2];
     int axis;
-    int64_t step; /* of a line; 0: packed */
+    int64_t step; /* step of a line; 0: packed */
 } shapes[] = {
     {"one row", 1, {70001}, 0, 0},
     {"three rows", 2, {3, 20000}, 1, 0},
@@ -35,7 +35,7 @@ static const struct shape {
 
 static const enum dtype types[] = {DTYPE_I32, DTYPE_I64, DTYPE_I8, DTYPE_I16};
 
-/* The same tensor as three jobs of one launch, in place and apart. */
+/* Run the same tensor as three jobs of one launch, in place and apart. */
 static void run_round(struct scan_device *device, const struct scan_case *t, struct slab *slab,
                       const char *name)
 {
@@ -99,9 +99,8 @@ static void parts_change_nothing(const void *context)
 int main(void)
 {
     static const struct scan_aids whole = {.partition_bytes = 1};
-    /* pieces that are worth a second thread */
+    /* Pieces large enough for a second thread. */
     static const struct scan_aids pieces = {.partition_bytes = 1, .max_alloc_bytes = 100000};
-    /* more threads than cores, and such a number that the last block of 65536 elements is reduced */
     (void)setenv("TALLY_OPENCL_THREADS", "7", 1);
     ktest_run("lines in the smallest parts, by many threads, change no byte",
               parts_change_nothing, &whole);

@@ -1,11 +1,11 @@
-/* Tensors that nobody thought of: random shapes, strides, types and flags on devices of one to
- * 192 compute units (what a launch is cut into depends on how many there are), compared with
- * the oracle, in memory where whatever else is touched is noticed.
+/* Random tensors: shapes, strides, types and flags on devices of one to 192 compute units (the
+ * number affects how a launch is cut). Results are compared with the oracle. Any access outside
+ * the tensors' memory is detected.
  *
  *   test_random [--seed N] [--cases N] [--log2 N] [--all-types] [--gpu-kernels]
  *
- * cases: of each device; log2: tensors have up to 2^N elements. Every run with the same
- * arguments draws the same. */
+ * cases: per device; log2: tensors have up to 2^N elements. Runs with the same arguments draw
+ * the same tensors. */
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
@@ -17,7 +17,7 @@
 
 enum {
     RANK_MOST = 5,
-    REACH_MOST = 6 /* elements of a buffer for each of the tensor, at most */
+    REACH_MOST = 6 /* largest ratio of buffer elements to tensor elements */
 };
 
 static struct {
@@ -37,7 +37,8 @@ static const struct {
                {7, 1, 0, false},         {16, 0, 0, false}, {64, 0, 300000, false},
                {64, 4096, 90000, false}, {192, 1, 0, true}};
 
-/* Those that the other tests have kernels for, too: not all narrow columns (scan_case.h). */
+/* Types that are drawn without --all-types: the other tests compile most of their kernels as
+ * well. */
 static const enum dtype usual[] = {DTYPE_F32, DTYPE_F16, DTYPE_F64, DTYPE_I8};
 
 static enum dtype draw_dtype(void)
@@ -46,7 +47,7 @@ static enum dtype draw_dtype(void)
                                : usual[scan_draw(sizeof usual / sizeof *usual)];
 }
 
-/* Mostly sizes around which kernels change their ways. */
+/* Draw a size, mostly one at which kernels change their method. */
 static int64_t draw_size(int64_t most)
 {
     static const int64_t edges[] = {
@@ -57,7 +58,7 @@ static int64_t draw_size(int64_t most)
     return size < most ? size : most;
 }
 
-/* Strides under which no two elements meet, dimensions in any order, steps between. */
+/* Draw strides without overlap, with dimensions in any order and gaps between elements. */
 static void draw_apart(const struct scan_desc *desc, int64_t *strides)
 {
     int order[RANK_MOST];
@@ -88,7 +89,8 @@ static void draw_strides(struct scan_desc *desc)
         memcpy(desc->output_strides, desc->strides, sizeof desc->strides);
         desc->has_output_strides = desc->has_strides;
     } else if (scan_draw(3) == 0) {
-        desc->strides[scan_draw((uint32_t)desc->rank)] = scan_draw(4); /* repeats, windows */
+        /* Elements repeat or overlap. */
+        desc->strides[scan_draw((uint32_t)desc->rank)] = scan_draw(4);
     }
 }
 
@@ -98,7 +100,9 @@ static bool draw_desc(struct scan_desc *desc)
     int64_t sizes[RANK_MOST];
     int rank = 1 + (int)scan_draw(RANK_MOST);
     int64_t room = INT64_C(1) << scan_draw(arguments.log2_most + 1);
-    int first = (int)scan_draw((uint32_t)rank); /* not always the outermost is the largest */
+    /* The sizes are drawn in an order that begins with a random dimension, so that any
+     * dimension may be the largest one. */
+    int first = (int)scan_draw((uint32_t)rank);
     for (int i = 0; i < rank; i++) {
         int64_t *size = &sizes[(first + i) % rank];
         *size = i + 1 < rank ? draw_size(room) : room - scan_draw((uint32_t)(room / 4 + 1));

@@ -1,5 +1,5 @@
-/* Devices that fail: every OpenCL call made to fail in turn, programs that do not build, wrong
- * results at the start. Whatever happens is reported, and the next run is right. */
+/* Devices that fail: each OpenCL call in sequence fails, programs do not build, self-tests give
+ * wrong results. Every fault must be reported, and the next run must be correct. */
 #include "kernels/device.h"
 #include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
@@ -17,8 +17,8 @@ static struct scan_case fault_tensor(void)
     return t;
 }
 
-/* t as the first `count` of two jobs of a batch: in place in a slab of its own, and from another
- * slab to a third. */
+/* Run t as a batch of `count` jobs, 1 or 2. The first job runs in place in its own slab, the
+ * second one from another slab to a third slab. */
 static enum status run_jobs(struct scan_device *device, struct scan_case *t, size_t count,
                             struct scan_report *report, struct error *err)
 {
@@ -46,14 +46,14 @@ static enum status run_jobs(struct scan_device *device, struct scan_case *t, siz
     return status;
 }
 
-/* One run of t in place in its own slab. */
+/* Run t once, in place in its own slab. */
 static enum status run_once(struct scan_device *device, struct scan_case *t,
                             struct scan_report *report, struct error *err)
 {
     return run_jobs(device, t, 1, report, err);
 }
 
-/* Let the first, second ... OpenCL call of a batch fail, until it needs no more calls. */
+/* Let the first, second ... OpenCL call of a batch fail, until the batch needs fewer calls. */
 static void every_failing_call_is_reported_and_survived(const void *context)
 {
     const struct scan_way *way = context;
@@ -92,9 +92,9 @@ static void every_failing_call_is_reported_and_survived(const void *context)
     scan_case_deinit(&t);
 }
 
-/* The same while a device is opened and prepared; it can be opened again each time. Calls further
- * and further apart, all the more where each start takes a compiler's time, and most where most of
- * the calls are those of GPU kernels as they are. */
+/* Let one OpenCL call fail while a device is opened and prepared. A start without a failing
+ * call must succeed. The step from one failing call to the next increases; it is larger for GPU
+ * kernels, because each start compiles them. */
 static void every_failing_call_of_a_start_is_survived(const void *context)
 {
     const struct scan_way *way = context;
@@ -128,7 +128,7 @@ static void every_failing_call_of_a_start_is_survived(const void *context)
 static void a_wrong_result_at_the_start_is_noticed(const void *context)
 {
     (void)context;
-    struct cl_fault fault = {.selftest = 2}; /* also when it tries with transfers */
+    struct cl_fault fault = {.selftest = 2}; /* the self-test with transfers fails as well */
     struct scan_device *device = scan_case_device(&scan_ways[0].options);
     struct error err = ERROR_INIT;
     cl_fault_set(&fault);

@@ -1,6 +1,7 @@
-/* Scans in slices: as a tensor is scanned while it arrives, every slice on any device, its
- * bytes there just before it runs and nothing after them yet; and of complete tensors of any
- * layout. Together they give the oracle's bits. Segments of the axis, many in one launch. */
+/* Scans in slices. A tensor is scanned while it arrives: every slice on any device, with its
+ * bytes written just before it runs and later bytes still missing. Complete tensors of any
+ * layout are scanned in slices as well. The slices must give the oracle's bits. Segments of the
+ * axis are scanned as well, many in one launch. */
 #include "kernels/split.h"
 #include "tests/lib/cl_fault.h"
 #include "tests/lib/ktest.h"
@@ -16,7 +17,7 @@ enum {
     DEVICES = SCAN_WAYS + 1
 };
 
-/* Every way to run, and the generic kernel: they take turns. */
+/* Devices for every way to run, and one with the generic kernel, used alternately. */
 static struct scan_device *devices[DEVICES];
 
 static void devices_open(const void *context)
@@ -40,12 +41,12 @@ static const struct shape {
     {3, {100, 5, 7}, 1}, {2, {5000, 4}, 1}, {3, {64, 1, 90}, 1},
 };
 
-/* A scan that arrives in its slab. */
+/* A scan whose input arrives in its slab. */
 struct arrival {
     struct scan_case *c;
     struct scan_slicing slicing;
     size_t element;
-    size_t arrived; /* bytes */
+    size_t arrived; /* number of bytes that have arrived */
     size_t carry_bytes;
     unsigned char *carry;
 };
@@ -70,7 +71,7 @@ static void arrival_deinit(struct arrival *a)
     slab_destroy(a->c->slab);
 }
 
-/* Let the bytes of the steps arrive; their slice as a job. */
+/* Write the bytes of the steps, and return their slice as a job. */
 static struct scan_job take_slice(struct arrival *a, uint64_t first, uint64_t count,
                                   struct scan_plan *plan)
 {
@@ -112,7 +113,7 @@ static void report_case(const struct scan_case *c)
                c->desc.reverse ? " reverse" : "");
 }
 
-/* In slices of random length, each on a random device. */
+/* Scan in slices of random length, each on a random device. */
 static void run_in_slices(struct scan_case *c)
 {
     struct arrival a;
@@ -167,12 +168,13 @@ static void slices_give_the_oracles_bits(const void *context)
     }
 }
 
-/* Complete tensors: in any layout, in any direction; gaps in the output are zeroes before. */
+/* Layouts of complete tensors, which are scanned in any direction. Gaps of the output are
+ * zeroed before the scan. */
 static const struct layout {
     int rank;
     int64_t sizes[3];
     int axis;
-    bool laid; /* the input has strides, the output others */
+    bool laid; /* input and output have given strides */
     int64_t strides[3];
     int64_t output_strides[3];
 } layouts[] = {
@@ -182,21 +184,21 @@ static const struct layout {
     {2, {30, 1500}, 1, false, {0}, {0}},
     {1, {5000}, 0, true, {3}, {1}},
     {1, {70001}, 0, true, {0}, {1}},            /* one number */
-    {2, {3, 9000}, 1, true, {1, 0}, {9000, 1}}, /* three, many times each */
-    {2, {900, 5}, 0, true, {0, 1}, {5, 1}},     /* one row, many times */
+    {2, {3, 9000}, 1, true, {1, 0}, {9000, 1}}, /* three elements, each repeated many times */
+    {2, {900, 5}, 0, true, {0, 1}, {5, 1}},     /* one row, repeated many times */
     {2, {900, 5}, 0, true, {1, 900}, {5, 1}},
-    {2, {7, 800}, 1, true, {800, 1}, {1, 7}}, /* the axis is outermost in the output only */
+    {2, {7, 800}, 1, true, {800, 1}, {1, 7}}, /* the axis is outermost only in the output */
     {3, {5, 300, 4}, 1, true, {1, 5, 1500}, {1200, 4, 1}},
     {1, {3000}, 0, true, {0}, {17}},
     {2, {900, 5}, 0, true, {5, 1}, {45, 9}},
     {2, {7, 800}, 1, true, {800, 1}, {9, 70}},
     {3, {5, 300, 4}, 1, true, {0, 4, 1}, {20000, 40, 9}},
-    {1, {3000}, 0, true, {2}, {2}}, /* gaps in place */
+    {1, {3000}, 0, true, {2}, {2}}, /* in place, with gaps */
     {2, {900, 5}, 0, true, {9, 1}, {9, 1}},
     {3, {5, 300, 4}, 1, true, {4000, 1, 900}, {4000, 1, 900}},
 };
 
-/* The input is there, and the gaps of the output are zeroes. */
+/* Write the input, and zeros to the gaps of the output. */
 static void lay_out(const struct scan_case *c, const struct scan_plan *gaps, void *in,
                     void *out)
 {
@@ -209,7 +211,8 @@ static void lay_out(const struct scan_case *c, const struct scan_plan *gaps, voi
     }
 }
 
-/* Not cut, on a random device, which leaves the cells between the elements alone. */
+/* Scan in one piece on a random device, which must not change the cells between the
+ * elements. */
 static void run_whole(const struct scan_case *c, struct slab *slab, size_t at, size_t to)
 {
     struct scan_report report;
@@ -271,7 +274,7 @@ static void run_complete(struct scan_case *c, bool in_place)
     slab_destroy(slab);
 }
 
-/* A part of the axis as a scan of its own, in slices on random devices. */
+/* Scan a part of the axis separately, in slices on random devices. */
 static void run_part(const struct scan_case *c, struct scan_job job, bool begins,
                      unsigned char *sums)
 {
@@ -301,8 +304,7 @@ static void run_part(const struct scan_case *c, struct scan_job job, bool begins
     }
 }
 
-/* In parts along the axis, which begin and end at any element: the sums of all lines are in one
- * carry. */
+/* Scan in parts along the axis, with arbitrary bounds; one carry has the sums of all lines. */
 static void run_parts(struct scan_case *c, bool in_place)
 {
     const struct scan_plan *whole = &c->plan;
@@ -349,7 +351,7 @@ static const struct layout carried[] = {
     {3, {8, 60, 300}, 2, true, {60, 1, 480}, {18000, 300, 1}},
     {3, {9, 600, 70}, 1, false, {0}, {0}},
     {3, {5, 300, 4}, 1, true, {0, 4, 1}, {1200, 4, 1}},
-    {3, {9, 600, 70}, 1, true, {1, 630, 9}, {42000, 70, 1}}, /* dimensions change places */
+    {3, {9, 600, 70}, 1, true, {1, 630, 9}, {42000, 70, 1}}, /* permuted dimensions */
 };
 
 static void parts_along_the_axis_give_the_oracles_bits(const void *context)
@@ -372,7 +374,7 @@ static void parts_along_the_axis_give_the_oracles_bits(const void *context)
     }
 }
 
-/* The strides of a packed tensor, where there are no others. */
+/* Write the strides of a packed tensor, unless strides are given. */
 static void pack_strides(const struct scan_desc *desc, bool given, int64_t *strides)
 {
     int64_t stride = 1;
@@ -382,8 +384,8 @@ static void pack_strides(const struct scan_desc *desc, bool given, int64_t *stri
     }
 }
 
-/* Random segments of the axis, each a scan of its own, in one launch on a random device: the cells of
- * each lie between those of others. */
+/* Scan random segments of the axis, each as a separate scan, in one launch on a random device:
+ * the cells of each segment lie between those of others. */
 static void run_segments(struct scan_case *c, bool in_place)
 {
     enum {
@@ -561,8 +563,8 @@ static struct scan_case long_row(void)
     return c;
 }
 
-/* The second of three slices, in which an OpenCL call fails; if its input is intact it runs
- * again, on another device. False: no call failed. */
+/* Let an OpenCL call fail in the second of three slices; if the input is intact, the slice runs
+ * again on another device. Returns false if no call failed. */
 static bool fail_in_the_middle(struct arrival *a, struct scan_device *device, uint32_t skip)
 {
     struct scan_plan plan;
@@ -618,7 +620,7 @@ static void a_slice_that_fails_leaves_the_carry_alone(const void *context)
 int main(void)
 {
     char sentence[128];
-    /* those that other tests build the kernels of all layouts for, too */
+    /* Other tests compile the kernels of these types for all layouts as well. */
     static const enum dtype few[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_F64, DTYPE_I8};
     ktest_run("devices open", devices_open, NULL);
     if (devices[DEVICES - 1] == NULL) {

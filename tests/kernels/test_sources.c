@@ -1,10 +1,10 @@
-/* Does every source that devices compile do so with warnings as errors? Those of the vector
- * kernels are compiled when Tally is built.
+/* Every source that devices compile must compile with warnings as errors. Not tested here are
+ * the sources of the vector kernels, which Tally's build compiles.
  *
- *   test_sources           build some of each with the device's own compiler: every variant and
- *                          every type is among them
- *   test_sources --list    print every program there is: "OPTIONS<tab>SOURCES". tests/lint.sh
- *                          has clang look at all of them */
+ *   test_sources           build some programs with the device's own compiler; together they have
+ *                          every variant and every type
+ *   test_sources --list    print every program: "OPTIONS<tab>SOURCES"; tests/lint.sh compiles all
+ *                          of them with clang */
 #include "kernels/program.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/scan_case.h"
@@ -43,11 +43,11 @@ static void add(const struct opencl *device, enum scan_variant_id variant,
     count++;
 }
 
-/* The programs of one variant that a kind of device uses, types in order. */
+/* Add the programs of one variant that a kind of device uses, in order of their types. */
 static void add_family(const struct opencl *device, enum scan_variant_id variant)
 {
     const bool compiled = scan_variants[variant].can == NULL ||
-                          variant == SCAN_VARIANT_EXACT_LINES; /* by devices */
+                          variant == SCAN_VARIANT_EXACT_LINES; /* devices compile these */
     for (int i = 0; i < DTYPE_COUNT * 2 && compiled && program_suits(device, variant); i++) {
         struct scan_type type = {(enum dtype)(i / 2),
                                  (i & 1) != 0 ? SCAN_INDEX_64 : SCAN_INDEX_32};
@@ -58,7 +58,7 @@ static void add_family(const struct opencl *device, enum scan_variant_id variant
     }
 }
 
-/* Of all variants, for a CPU and a GPU. */
+/* Find the programs of all variants, for a CPU and a GPU. */
 static void find_programs(void)
 {
     static const struct opencl kinds[] = {{.gpu_kernels = false}, {.gpu_kernels = true}};
@@ -69,7 +69,7 @@ static void find_programs(void)
     }
 }
 
-/* Those that only tests ask for, too. */
+/* List the programs, including those that only tests use. */
 static void list_programs(void)
 {
     const struct opencl hostile = {.gpu_kernels = true,
@@ -100,12 +100,12 @@ static void build_strictly(const struct opencl *device, const struct program *pr
     (void)clReleaseProgram(built);
 }
 
-/* Every seventh program of each variant; together they have every element type. */
+/* Build every seventh program of each variant; together they have every element type. */
 static void the_device_builds_some_of_every_family_and_type(const void *context)
 {
     enum {
-        EVERY = 7, /* no divisor of the programs of a variant, 24 */
-        APART = 2  /* programs from the first of one variant to that of the next */
+        EVERY = 7, /* not a divisor of 24, the number of programs of a variant */
+        APART = 2  /* difference between the first programs of consecutive variants */
     };
     struct opencl device;
     struct error err = ERROR_INIT;
@@ -124,7 +124,8 @@ static void the_device_builds_some_of_every_family_and_type(const void *context)
         }
     }
     (void)ktest_check(in_family[SCAN_VARIANT_GENERIC] > 0 && in_family[SCAN_VARIANT_GPU] > 0 &&
-                          in_family[SCAN_VARIANT_LOOKBACK] > 0,
+                          in_family[SCAN_VARIANT_LOOKBACK] > 0 &&
+                          in_family[SCAN_VARIANT_EXACT_GPU] > 0,
                       "every variant is built");
     opencl_close(&device);
 }

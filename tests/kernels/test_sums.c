@@ -1,23 +1,25 @@
-/* Lines of floats of every kind and length, on every kind of device and by every kernel of exact
- * sums, compared with a big integer that is rounded bit by bit.
+/* Lines of floats of every family and length, on every kind of device and with every kernel of
+ * exact sums, compared with a big integer that is rounded bit by bit.
  *
  *   test_sums [--seed N]
  *
- * Without --seed every run draws other lines; the seed is printed. */
+ * Without --seed every run draws different lines; the seed is printed. */
 #include "tests/lib/float_inputs.h"
 #include "tests/lib/ktest.h"
 #include "tests/lib/oracle.h"
 #include "tests/lib/scan_case.h"
 #include "tests/lib/scan_trial.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum {
-    MOST = 2100,  /* elements of a line, blocks are of 1024 */
-    CELLS = 40000 /* of a tensor, about */
+    MOST = 2100,      /* most elements of a line; a block has 1024 */
+    MOST_GPU = 12000, /* the same for half of the lines on a GPU, where a tile has up to 2048 */
+    CELLS = 40000     /* approximate number of elements of a tensor */
 };
 
 static const enum dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_F32, DTYPE_F64};
@@ -42,7 +44,8 @@ static bool runs_alone(const struct way *way, const char *variant)
     return way->aids.variant != NULL && strcmp(way->aids.variant, variant) == 0;
 }
 
-/* One tensor of `lines` lines, as rows or columns: the kernels of these run nothing else. */
+/* Describe a tensor of `lines` lines, as rows or as columns. If the way's kernel runs only one
+ * of these layouts, use that one. */
 static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t length,
                                  size_t lines)
 {
@@ -57,7 +60,8 @@ static struct scan_desc describe(const struct way *way, enum dtype dtype, size_t
 static void check(struct scan_device *device, const struct way *way, enum dtype dtype,
                   enum float_family family, size_t length, size_t lines)
 {
-    /* a row of one element is a column, a single column is a row */
+    /* The plan treats rows of one element as columns, and a single column as a row: the kernels
+     * for the other layout need one element or one line more. */
     length += length == 1 && runs_alone(way, "scan_exact_rows");
     lines += lines == 1 && runs_alone(way, "scan_exact_columns");
     const struct scan_desc desc = describe(way, dtype, length, lines);
@@ -71,7 +75,7 @@ static void check(struct scan_device *device, const struct way *way, enum dtype 
     char what[160];
     for (size_t line = 0; line < lines; line++) {
         const bool columns = desc.axis == 0;
-        /* One line in eight is of another family than those beside it. */
+        /* One line in eight is of another family than its neighbours. */
         float_line_draw(dtype, scan_draw(8) == 0 ? float_family_draw(true) : family,
                         in + line * (columns ? 1 : length) * bytes, columns ? lines : 1,
                         length);
@@ -95,14 +99,15 @@ static void every_family(const void *context)
     const struct way *way = context;
     struct scan_device *device = scan_case_device(&way->aids);
     for (size_t i = 0; i < ARRAY_COUNT(types) * FAMILY_COUNT && device != NULL; i++) {
-        const size_t length = 1 + scan_draw(MOST);
+        const bool tiles = way->aids.gpu_kernels && scan_draw(2) != 0;
+        const size_t length = 1 + scan_draw(tiles ? MOST_GPU : MOST);
         check(device, way, types[i % ARRAY_COUNT(types)],
               (enum float_family)(i / ARRAY_COUNT(types)), length, draw_lines(length));
     }
     scan_device_close(device);
 }
 
-/* Around vectors, tiles, strips and blocks, and partitions of some blocks. */
+/* Lengths around vectors, tiles, strips and blocks, and partitions of several blocks. */
 static void lengths_around_blocks(const void *context)
 {
     static const size_t edges[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384};
@@ -131,7 +136,7 @@ static void numbers_of_lines_around_strips(const void *context)
     scan_device_close(device);
 }
 
-/* The promise of exact sums to those who read them. */
+/* If no element is negative, exact sums never decrease, and a zero does not change the sum. */
 static void sums_never_fall(const void *context)
 {
     static const enum float_family families[] = {FAMILY_UNIFORM, FAMILY_PRICES, FAMILY_RAIN,
@@ -166,6 +171,44 @@ static void sums_never_fall(const void *context)
     scan_device_close(device);
 }
 
+/* Lines whose tiles on a GPU differ in size, each with numbers far smaller: some sums of a line fit the
+ * window of 64 bits that its elements fit (gpu_exact.cl), others need 128. */
+static void sums_outgrow_windows(const void *context)
+{
+    enum {
+        LENGTH = 12000,
+        TILE = 2048,
+        ROUNDS = 10
+    };
+    static float singles[LENGTH];
+    static uint16_t halves[LENGTH];
+    const struct way *way = context;
+    struct scan_device *device = scan_case_device(&way->aids);
+    const bool columns = runs_alone(way, "scan_exact_columns");
+    const int64_t sizes[] = {columns ? LENGTH / 2 : 1, columns ? 2 : LENGTH};
+    for (int round = 0; round < 2 * ROUNDS && device != NULL; round++) {
+        const enum dtype dtype = round % 2 == 0 ? DTYPE_F32 : DTYPE_BF16;
+        const struct scan_desc desc = scan_describe(dtype, 2, sizes, columns ? 0 : 1);
+        const struct scan_trial trial = {.desc = &desc,
+                                         .in = dtype == DTYPE_F32 ? (void *)singles : halves,
+                                         .in_place = scan_draw(2) != 0,
+                                         .poison = 0xA5};
+        const bool signs = scan_draw(3) == 0;
+        int size = 0;
+        for (size_t i = 0; i < LENGTH; i++) {
+            uint32_t bits = 0;
+            size = i % TILE == 0 ? (int)scan_draw(9) : size;
+            const int smaller = scan_draw(100) == 0 ? 10 + (int)scan_draw(12) : 0;
+            singles[i] = ldexpf(1 + (float)scan_draw_unit(), size - smaller);
+            singles[i] = signs && scan_draw(2) != 0 ? -singles[i] : singles[i];
+            memcpy(&bits, &singles[i], sizeof bits);
+            halves[i] = (uint16_t)(bits >> 16);
+        }
+        (void)scan_trial_check(device, &trial, NULL, dtype_info(dtype)->name);
+    }
+    scan_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -178,6 +221,8 @@ int main(int argc, char **argv)
          numbers_of_lines_around_strips},
         {"sums of numbers that are not negative never fall, and a zero changes none",
          sums_never_fall},
+        {"sums that outgrow 64 bits within a line are those of the oracle",
+         sums_outgrow_windows},
     };
     const bool given = argc == 3 && strcmp(argv[1], "--seed") == 0;
     const unsigned seed = given ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)time(NULL);

@@ -1,6 +1,6 @@
-/* Transfers on a GPU whose every command is counted (tests/gpu/slow_gpu.c): what overlaps, from where
- * tensors are transferred, what is kept from one run to the next, and what a lost GPU leaves behind.
- * Needs PoCL. */
+/* Transfers on a GPU whose commands are counted (tests/gpu/slow_gpu.c): which commands overlap,
+ * the memory from which tensors are transferred, objects that are kept between runs, and the
+ * state after the loss of a GPU. Needs PoCL. */
 #include "kernels/batch.h"
 #include "kernels/share.h"
 #include "tests/gpu/slow_gpu.h"
@@ -15,16 +15,16 @@
 #include <time.h>
 
 enum {
-    ROWS = 10240, /* of 1024 int32: 40 MiB, five slices and more */
+    ROWS = 10240, /* rows of 1024 int32: 40 MiB, at least five slices */
     LENGTH = 1024,
     LINE = 5 << 20,  /* elements of a long line, whose slices pass on a sum */
-    SMALL_ROWS = 512 /* 2 MiB: one wave */
+    SMALL_ROWS = 512 /* 2 MiB: one wave (batch.c) */
 };
 
-/* Transfers last longer than scans do on PoCL: of a slice 80 ms. */
+/* Transfers take longer than scans on PoCL: 80 ms for a slice. */
 static const struct slow_gpu_settings slow = {.bytes_per_s = 100000000, .launch_us = 10000};
 
-static size_t number; /* of the slow GPU in the list of devices */
+static size_t number; /* number of the slow GPU in the list of devices */
 static void (*gpu_set)(const struct slow_gpu_settings *);
 static void (*gpu_get)(struct slow_gpu_counts *);
 
@@ -52,7 +52,8 @@ static bool init_case(struct scan_case *c, int64_t rows, int64_t length)
     return scan_case_init(c, &desc, false);
 }
 
-/* Run a tensor in place in the slab, and compare. An input that is reported intact must be. */
+/* Run a tensor in place in the slab and compare. If the report says that the input is intact,
+ * check the input as well. */
 static enum status run_in(struct scan_device *device, const struct scan_case *c,
                           struct slab *slab, struct scan_report *report)
 {
@@ -81,7 +82,7 @@ static bool run_case(struct scan_device *device, const struct scan_case *c,
     return ktest_check(status == STATUS_OK, "the run works");
 }
 
-/* How often two engines worked side by side. */
+/* Return how often two engines worked at the same time. */
 static uint64_t overlaps(const struct slow_gpu_counts *counts, enum slow_gpu_engine a,
                          enum slow_gpu_engine b)
 {
@@ -231,7 +232,7 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* NVIDIA's driver keeps a core busy while it waits. */
+/* While NVIDIA's driver waits, it keeps a core busy. */
 static void nothing_waits_in_the_driver(const void *context)
 {
     struct scan_device *device = open_gpu(false);
@@ -270,7 +271,7 @@ static void buffers_are_kept(const void *context)
         const struct scan_job job = {
             .plan = &c.plan, .slab = slab, .carry = carry, .carry_in = true, .carry_out = true};
         for (int i = 0; i < 6; i++) {
-            if (i == 3) { /* by now every slot was used */
+            if (i == 3) { /* every slot has been used by now */
                 gpu_set(&(struct slow_gpu_settings){.bytes_per_s = 0});
             }
             ktest_check(scan_device_run(device, &job, 1, &report, &err) == STATUS_OK,
@@ -336,7 +337,7 @@ static void a_pinned_slab_outlives_its_gpu(const void *context)
     slab_destroy(slab);
 }
 
-/* Several drivers of NVIDIA hang or fail on one fill of 2 GiB. */
+/* Several NVIDIA drivers hang or fail on a single fill of 2 GiB. */
 static void no_fill_of_2_gib_is_asked_for(const void *context)
 {
     struct scan_device *device = open_gpu(false);
@@ -361,7 +362,8 @@ static void no_fill_of_2_gib_is_asked_for(const void *context)
     scan_device_close(device);
 }
 
-/* Lost after each number of commands, until a run needs no more. The input is staged or pinned. */
+/* Lose the GPU after one, two, ... commands, until a run needs fewer commands. The input is
+ * either staged or pinned. */
 static void a_lost_gpu_is_an_error_and_works_again_when_it_is_opened_again(const void *context)
 {
     const struct slow_gpu_settings quick = {.bytes_per_s = 0};

@@ -1,7 +1,8 @@
-/* Kernels of different variants run one layout and give one result: what lets the choice
- * between them be a matter of speed alone. Each variant of the CPU runs every layout here that
- * it can, is compared with the oracle, and refuses the others: whole lines, then lines in the
- * smallest parts and results stored past the caches, whatever that costs. */
+/* Kernels of different variants give one result for the same layout, so that the choice between
+ * them affects only speed. Each CPU variant runs every layout of this file that it supports,
+ * and its results are compared with the oracle. It must refuse the other layouts. First it
+ * scans whole lines, then lines in the smallest parts, and stores their results past the
+ * caches. */
 #include "kernels/device.h"
 #include "kernels/variants.h"
 #include "tests/lib/ktest.h"
@@ -21,8 +22,8 @@ enum {
 static const struct {
     const char *kernel;
     int bit;
-    bool floats;   /* sums of floats; else of integers */
-    int row_bytes; /* of neighbouring columns, at least */
+    bool floats;   /* for sums of floats; otherwise of integers */
+    int row_bytes; /* minimum bytes of neighbouring columns */
 } variants[] = {
     {"scan_rows", ROWS, false, 0},
     {"scan_columns", COLUMNS, false, 64},
@@ -41,7 +42,7 @@ static const struct {
     int rank;
     int64_t sizes[4];
     int axis;
-    int64_t strides[4]; /* of the input; all 0: packed */
+    int64_t strides[4]; /* strides of the input; all 0: packed */
     int can;
     int64_t output_strides[4]; /* all 0: packed */
 } shapes[] = {
@@ -104,7 +105,8 @@ enum {
     WAYS = 4 * ARRAY_COUNT(types)
 };
 
-/* Every shape with every type and flag, made once for all variants; long ones with few. */
+/* The cases, created once for all variants: every shape has every type and flag, long shapes
+ * have few of them. */
 static struct scan_case cases[SHAPES][WAYS];
 
 static struct scan_desc describe(size_t shape, enum dtype dtype)
@@ -124,8 +126,8 @@ static bool left_out(size_t shape, size_t way)
     return (shapes[shape].can & LONG) != 0 && !(few && (way % 4 == 0 || way % 4 == 3));
 }
 
-/* Can a kernel run a shape? Columns are neighbours for vectors of a size, but 7 of them, 15 of bytes, are
- * narrow. */
+/* Return whether a kernel can run a shape. Neighbouring columns must fill its vectors; the
+ * narrow kernel takes at most 7 columns, or 15 of bytes. */
 static bool can_run(size_t variant, size_t shape, enum dtype dtype)
 {
     const int bytes = (int)dtype_info(dtype)->bytes;
@@ -136,7 +138,7 @@ static bool can_run(size_t variant, size_t shape, enum dtype dtype)
            (variants[variant].bit != NARROW || columns <= (bytes == 1 ? 15 : 7));
 }
 
-/* One scan, apart; whether it ran as it should or was refused as it should be. */
+/* Run one scan, not in place. Check that it succeeds or is refused, as expected. */
 static void run(struct scan_device *device, const struct scan_case *c, bool can,
                 const char *what)
 {
@@ -147,7 +149,7 @@ static void run(struct scan_device *device, const struct scan_case *c, bool can,
     struct scan_job job = {.plan = &c->plan, .slab = slab, .out_offset = out_at};
     unsigned char *data = slab_data(slab);
     memcpy(data, c->in, c->in_bytes);
-    memset(data + out_at, 0x7F, c->out_bytes); /* gaps have to become zero */
+    memset(data + out_at, 0x7F, c->out_bytes); /* gaps must become zero */
     enum status status = scan_device_run(device, &job, 1, &report, &err);
     if (status != (can ? STATUS_OK : STATUS_UNSUPPORTED)) {
         ktest_fail("%s: status %d, %s", what, (int)status, err.detail);
@@ -198,7 +200,7 @@ static void whole_lines(const void *context)
     every_layout(variant, true, &options);
 }
 
-/* Long lines of floats in larger parts: each adds up the totals of all before it. */
+/* Long lines of floats in larger parts: each part adds the totals of all parts before it. */
 static void parts_past_the_caches(const void *context)
 {
     const size_t variant = *(const size_t *)context;
@@ -223,8 +225,8 @@ static void a_kernel_that_the_device_lacks_is_refused(const void *context)
     }
 }
 
-/* Work items of a tensor of columns on a machine with so many threads, and the columns of all
- * but the last. */
+/* Return the work items for a tensor of columns on a device with `threads` threads. *each:
+ * columns of every item but the last. */
 static uint64_t divide_columns(int64_t rows, int64_t columns, uint64_t threads, uint64_t *each)
 {
     struct error err = ERROR_INIT;

@@ -41,8 +41,9 @@ static enum status check_asked(const struct opencl *device, struct error *err)
                              device->aids.variant);
 }
 
-/* Check that the device has kernels for GPUs: the driver compiles kernels, or these were
- * compiled ahead, which only some tests do. */
+/* Check that the device can run kernels for GPUs, if these are requested. A driver that
+ * compiles kernels always can. Tally's own driver can only in the test builds that compile
+ * these kernels ahead. */
 static enum status check_gpu_kernels(const struct opencl *device, struct error *err)
 {
     char names[64 << 10] = "";

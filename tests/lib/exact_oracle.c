@@ -28,8 +28,8 @@ struct line_sum {
 
 /* ---- float16 and bfloat16 ---- */
 
-/* A small binary float format: significand bits including the hidden one, smallest exponent of
- * a unit. */
+/* A small binary float format. `significand` is the number of significand bits, including the
+ * hidden one. */
 struct small_float {
     int significand;
     int least_unit; /* every value is a multiple of 2^least_unit */
@@ -123,7 +123,8 @@ uint16_t oracle_to_bf16(double value)
 
 /* ---- elements ---- */
 
-/* The numbers of a type: p bits, multiples of 2^least, up to `largest`. */
+/* The numbers of a type: multiples of 2^least with `precision` significant bits and a magnitude
+ * of at most `largest`. */
 struct format {
     int precision;
     int least;
@@ -192,10 +193,10 @@ static void reach(struct line_sum *sum, int first, int end)
     }
 }
 
-/* Add (high : low) from limb `at` on, or subtract it. The limb before `end` is above both. */
+/* Add the two limbs (high : low) at limb `at` of the sum, or subtract them. at + 2 < end. */
 static void add_limbs(struct line_sum *sum, int at, uint64_t low, uint64_t high, bool subtract)
 {
-    bool carry = false; /* carry, or borrow */
+    bool carry = false; /* carry of an addition, borrow of a subtraction */
     for (int i = at; i < sum->end && (i < at + 2 || carry); i++) {
         const uint64_t before = sum->limb[i];
         const uint64_t more = i == at ? low : i == at + 1 ? high : 0;

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Sum a line of `count` elements of a float type. in, out   the line's first element in the
- * order of traversal; steps are in elements. `out` may
- *           be `in`
- * exclusive output k leaves element k out
- * note      NaN results are the type's positive quiet NaN without payload */
+/* Sum a line of `count` elements of a float type.
+ * in, out     the line's first element in the order of traversal; steps are in elements. `out`
+ *             may be `in`
+ * exclusive   output k leaves element k out
+ * note        NaN results are the type's positive quiet NaN without payload */
 void exact_oracle_line(enum dtype dtype, const void *in, ptrdiff_t in_step, void *out,
                        ptrdiff_t out_step, size_t count, bool exclusive);
 
-/* Conversion of float16 and bfloat16 by arithmetic; from double with one rounding to nearest
+/* Convert float16 and bfloat16 by arithmetic. A conversion from double rounds once, to nearest
  * even. */
 double oracle_from_f16(uint16_t bits);
 double oracle_from_bf16(uint16_t bits);

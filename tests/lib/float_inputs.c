@@ -144,7 +144,7 @@ static int fraction_bits_of(enum dtype dtype)
     return (int)(8 * dtype_info(dtype)->bytes) - 1 - dtype_info(dtype)->exponent_bits;
 }
 
-/* Draw element k of: 1, half a unit in the last place of 1, and the tail. */
+/* Draw element k of a line that repeats 1, half a unit in the last place of 1, and the tail. */
 static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
 {
     return k % 3 == 0   ? bits_of(dtype, 1)
@@ -152,8 +152,8 @@ static uint64_t draw_halfway(enum dtype dtype, size_t k, uint64_t tail)
                         : draw_sign(dtype) | tail;
 }
 
-/* Draw element k of: a number, half a unit in its last place, and tails at which other
- * launches or blocks may begin. */
+/* Draw element k of a line: element 0 is a number, element 1 is half a unit in its last place,
+ * and the others are tails. Another launch or block may begin at any tail. */
 static uint64_t draw_tail(enum dtype dtype, size_t k)
 {
     static int size;

@@ -9,7 +9,7 @@
 
 enum float_family {
     FAMILY_UNIFORM,
-    FAMILY_PRICES,        /* cents; three in ten are zero */
+    FAMILY_PRICES,        /* multiples of 0.01; three in ten are zero */
     FAMILY_RAIN,          /* three in four are zero */
     FAMILY_PROBABILITIES, /* one in three is zero */
     FAMILY_NORMAL,
@@ -25,7 +25,7 @@ enum float_family {
     FAMILY_TINY_AFTER_HUGE,
     FAMILY_SORTED,         /* runs of thirty numbers, each about twice the previous one */
     FAMILY_STEPS,          /* numbers whose size changes every fifty elements */
-    FAMILY_HALFWAY_NEAR,   /* halfway between two numbers, and a tail just below */
+    FAMILY_HALFWAY_NEAR,   /* sums halfway between two numbers, and a tail 3 to 14 bits below */
     FAMILY_HALFWAY_BEFORE, /* the line begins halfway between two numbers; the rest is a tail */
     FAMILY_LASTING,        /* the first family whose NaN or infinities persist in the sums */
     FAMILY_INFINITIES = FAMILY_LASTING,

@@ -1,7 +1,7 @@
 /* The server's work on a call between complete() and encode(), with the oracle in place of the
  * device: elements are converted and scanned, and NaN and the sums before the first elements
- * are written (proto/elements.h). Lines begin without an initial value: only tests of the
- * whole service use these. */
+ * are written (proto/elements.h). Initial values are not supported, because only tests of the
+ * whole service use them. */
 #ifndef TALLY_TESTS_LIB_ORACLE_CALL_H
 #define TALLY_TESTS_LIB_ORACLE_CALL_H
 

@@ -24,8 +24,8 @@ enum {
     SHARE = 3
 };
 
-/* Return the number of a type's group, of three groups. Signed and unsigned integers of one size
- * are in the same group, because they share programs. */
+/* The types form three groups. Return the number of a type's group. Signed and unsigned
+ * integers of one size are in the same group, because they share programs. */
 static uint64_t share_of(enum dtype dtype)
 {
     return (dtype >= DTYPE_U8 ? dtype - DTYPE_U8 + DTYPE_I8 : dtype) % SHARE;

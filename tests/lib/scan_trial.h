@@ -15,8 +15,8 @@ struct scan_trial {
     unsigned char poison; /* value of all surrounding bytes; may be 0 */
 };
 
-/* Run a trial. Fails the test and returns false if the run fails, or if a byte outside the
- * output's range or of a separate input changes.
+/* Run a trial. Fails the test and returns false if the run fails, if it changes a byte
+ * outside the output's range, or if it changes a separate input.
  * out   oracle_out_elements(desc) elements, with gaps zero */
 bool scan_trial_run(struct scan_device *device, const struct scan_trial *trial, void *out);
 
@@ -36,7 +36,8 @@ struct scan_desc scan_trial_desc(enum dtype dtype, size_t n);
 void scan_trial_line(const void *way, struct scan_desc desc, const void *in, const void *want,
                      const char *what);
 
-/* The kinds of kernels and launches: each device is opened at its first use. */
+/* Devices that run with different kernels and launches. Each device is opened at its first
+ * use. */
 enum {
     TRIAL_DEVICES = 8
 };

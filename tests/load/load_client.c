@@ -1,30 +1,28 @@
-/* Clients that load a server, as cheaply as one thread can: tests/load/overload.py starts it
- * and reads what it writes. Server and client share the cores of one machine, so what is spent
- * here is missing there: bodies go out by sendfile() from a file in memory, answers are thrown
- * away in the kernel (MSG_TRUNC), and nothing is computed a byte.
+/* Load generator with as little cost as one thread allows; tests/load/overload.py starts it and
+ * reads its output. Server and client share the cores of a machine, so the client must be
+ * cheap: bodies are sent by sendfile() from a file in memory, answers are discarded in the
+ * kernel (MSG_TRUNC), and no code runs per byte.
  *
  *   load_client --port N [--from ADDRESS] [--connections N] [--rate N] [--warm S] [--seconds S]
  *               [--cool S] [--seed N] [--server PID] [--impatient] KIND ...
  *
- * A KIND is WEIGHT,FLAGS,HEAD_FILE,BODY_FILE: how often it comes, and the request. FLAGS: `-`
- * none; `e` waits for "100 Continue" before it sends the body, a second at most, as curl does;
- * `n` never sends the body; `s` reads the answer slowly. The head has all of the request up to
- * the empty line.
+ * A KIND is WEIGHT,FLAGS,HEAD_FILE,BODY_FILE: its frequency, and the request. FLAGS: `-` none;
+ * `e` waits for "100 Continue" before the body, at most a second, as curl does; `n` never sends
+ * the body; `s` reads the answer slowly. The head has the whole request up to the empty line.
  *
- * Without --rate the clients are a closed loop: each connection sends its next request when it
- * has its answer; a client that is refused (429, 503, 504) waits for as long as Retry-After
- * says, or not at all with --impatient. With --rate requests arrive at random (Poisson) so many
- * a second, whatever becomes of the others; one that finds all connections taken is lost, and
- * recorded as such: if it waited here, the server would be blamed for its age.
+ * Without --rate the clients are a closed loop: each connection sends its next request after it
+ * has its answer. A refused client (429, 503, 504) waits as long as Retry-After says, or not at
+ * all with --impatient. With --rate requests arrive at random (Poisson), so many per second,
+ * independent of earlier ones. A request that finds all connections in use is recorded as lost:
+ * if it waited in the client, its waiting time would be blamed on the server.
  *
- * The load goes on for --warm seconds, then through the window of --seconds, then for as long
- * as requests that began before its end are under way, at most --cool seconds; SIGTERM ends all
- * of it at once, and the window with it. Standard output gets a line of JSON, then a struct
- * record for every request that was under way in the window.
+ * The load runs for --warm seconds, then through the window of --seconds, then until all
+ * requests that began before the end of the window are answered, at most --cool seconds.
+ * SIGTERM ends everything at once, and the window with it. Standard output gets a line of JSON,
+ * then a struct record for every request in flight during the window.
  *
- * What can go wrong: a connection that fails is a record with status 0, and is opened again
- * after RECONNECT_NS; anything that is wrong with the arguments ends the program with status
- * 2. */
+ * Failures: a failed connection gives a record with status 0 and is opened again after
+ * RECONNECT_NS; invalid arguments end the program with status 2. */
 #include "tests/load/load_client.h"
 
 #include <arpa/inet.h>
@@ -43,25 +41,25 @@
 #include <unistd.h>
 
 enum {
-    TOGETHER_BYTES = 64 << 10, /* bodies up to this go out with their heads, in one send() */
+    TOGETHER_BYTES = 64 << 10, /* bodies up to this size are sent together with their heads */
     EVENTS = 64
 };
-static const uint64_t SWEEP_NS = NS_PER_MS; /* how late a timer of a connection may be, ... */
-static const uint64_t SIGNAL_NS = 50 * NS_PER_MS; /* ... and what a signal asks for */
+static const uint64_t SWEEP_NS = NS_PER_MS;       /* largest delay of a connection's timer */
+static const uint64_t SIGNAL_NS = 50 * NS_PER_MS; /* maximum delay of the reaction to SIGTERM */
 
 struct options options = {.connections = 1, .seconds = 1, .cool = 1, .random = 1};
 struct kind kinds[MOST_KINDS];
 static size_t kind_count;
 static unsigned weights;
 static struct conn *conns;
-static struct conn **idle; /* a stack, open connections on top */
+static struct conn **idle; /* a stack; open connections are on top */
 static size_t idle_count;
 static struct record *records;
 static size_t record_count, record_room;
 static uint64_t window_ns[2];
 static volatile sig_atomic_t told_to_stop;
-static bool timers = true;   /* that a connection may have; without any nobody looks for them */
-static size_t open_requests; /* that began before the end of the window and are not answered */
+static bool timers = true;   /* whether connections may have timers, which are then checked */
+static size_t open_requests; /* unanswered requests that began before the end of the window */
 
 uint64_t now_ns(void)
 {
@@ -130,16 +128,16 @@ void load_over(struct conn *c, uint64_t again_ns)
     c->wake_ns = NEVER;
     if (options.rate == 0) {
         c->wake_ns = again_ns;
-        return; /* the sweep begins the next; at once, if again_ns has passed */
+        return; /* the sweep begins the next request; immediately if again_ns has passed */
     }
     if (c->fd < 0 && again_ns > now_ns()) {
-        c->wake_ns = again_ns; /* a server that does not accept is not asked all the time */
+        c->wake_ns = again_ns; /* do not retry continuously if the server does not accept */
         return;
     }
     idle[idle_count++] = c;
 }
 
-/* ---- the course of a run ---- */
+/* ---- stages of a run ---- */
 
 static void on_timer(struct conn *c, uint64_t now)
 {
@@ -155,7 +153,7 @@ static void on_timer(struct conn *c, uint64_t now)
     }
 }
 
-/* Requests that are due by now; returns when the next one is. */
+/* Begin the requests that are due. Returns the time of the next one. */
 static uint64_t arrive(uint64_t now)
 {
     static uint64_t next_ns;
@@ -228,7 +226,7 @@ static void on_signal(int number)
 static void run(double cpu[2], double server[2])
 {
     uint64_t swept_ns = now_ns();
-    int edge = 0; /* of the window, that comes next */
+    int edge = 0; /* the next edge of the window */
     window_ns[0] = swept_ns + (uint64_t)(options.warm * 1e9);
     window_ns[1] = window_ns[0] + (uint64_t)(options.seconds * 1e9);
     uint64_t end_ns = window_ns[1] + (uint64_t)(options.cool * 1e9);
@@ -244,7 +242,8 @@ static void run(double cpu[2], double server[2])
             cpu[edge] = cpu_seconds(0);
             server[edge++] = options.server == 0 ? 0 : cpu_seconds(options.server);
         }
-        /* before the end is looked at: on a busy machine the last of the window are late */
+        /* Begin the requests that are due before the end is checked: on a busy machine the last
+         * requests of the window begin late. */
         uint64_t next_ns = options.rate > 0 ? arrive(now) : NEVER;
         if (edge == 2 && (now >= end_ns || open_requests == 0)) {
             return;

@@ -1,5 +1,5 @@
-/* What load_client.c (when requests begin, and what is written of them) and load_conn.c (one
- * request on one connection) share. One thread, so nothing is locked. */
+/* Shared by load_client.c (the times of requests, and the output) and load_conn.c (one request
+ * on one connection). One thread, no locks. */
 #ifndef TALLY_TESTS_LOAD_CLIENT_H
 #define TALLY_TESTS_LOAD_CLIENT_H
 
@@ -21,28 +21,28 @@ enum {
 struct kind {
     unsigned weight;
     bool expects, never_sends, reads_slowly;
-    char *head; /* with a short body behind it */
+    char *head; /* including a short body */
     size_t head_bytes;
     int body_fd;
-    uint64_t body_bytes; /* of the file */
+    uint64_t body_bytes; /* size of the body file */
 };
 
-/* What became of a request; read by overload.py. */
+/* The result of a request; read by overload.py. */
 struct record {
-    uint64_t due_ns, start_ns, end_ns; /* end 0: not answered when the run was over */
+    uint64_t due_ns, start_ns, end_ns; /* end 0: not answered at the end of the run */
     uint64_t body_sent, answer_bytes;
     uint32_t server_us; /* "total" of Server-Timing */
-    uint16_t status;    /* 0: the connection failed, or (start 0) none was free */
+    uint16_t status;    /* 0: the connection failed, or (start 0) no connection was free */
     uint16_t kind;
 };
 
 enum conn_state {
-    CONN_CLOSED, /* until wake_ns */
+    CONN_CLOSED, /* no socket */
     CONN_IDLE,
     CONN_CONNECTING,
     CONN_SENDING,
     CONN_EXPECTING,
-    CONN_WAITING, /* all is sent, the answer's head is not there */
+    CONN_WAITING, /* the request is sent, the answer's head is incomplete */
     CONN_READING,
     CONN_CHUNKS
 };
@@ -50,15 +50,15 @@ enum conn_state {
 struct conn {
     int fd;
     enum conn_state state;
-    bool wants_out; /* EPOLLOUT is asked for */
+    bool wants_out; /* registered for EPOLLOUT */
     bool close_after;
     bool in_flight;
     uint64_t wake_ns; /* NEVER: no timer */
     struct record r;
     uint64_t head_sent;
-    char head[HEAD_ROOM]; /* of the answer, then of a chunk */
+    char head[HEAD_ROOM]; /* head of the answer, then of a chunk */
     size_t head_bytes;
-    uint64_t left; /* bytes of the answer's body, or of its chunk */
+    uint64_t left; /* remaining bytes of the answer's body, or of its chunk */
     uint64_t retry_ns;
 };
 
@@ -77,8 +77,8 @@ extern struct kind kinds[MOST_KINDS];
 uint64_t now_ns(void);
 _Noreturn void die(const char *what);
 
-/* load_conn.c tells that the connection's request has begun, that it is over, well or not, and
- * when the next may begin. */
+/* load_conn.c reports that a connection's request has begun, that it has ended (in success or
+ * failure), and when the next one may begin. */
 void load_began(const struct conn *c);
 void load_over(struct conn *c, uint64_t again_ns);
 
@@ -87,7 +87,7 @@ extern int conn_poll_fd;
 /* Send a request, on a new connection if this one is closed. */
 void conn_begin(struct conn *c, uint16_t kind, uint64_t due_ns);
 void conn_on_event(struct conn *c, uint32_t events);
-/* The wake_ns of a connection with a request has come. */
+/* Handle the wake_ns of a connection with a request. */
 void conn_on_timer(struct conn *c, uint64_t now);
 
 #endif

@@ -1,7 +1,7 @@
-/* One request on one connection of load_client: it connects, sends, perhaps waits for "100
- * Continue", and reads the answer, of which it keeps the head's figures and throws away the
- * rest. load_client.c says when a request begins. A connection that fails, or an answer that
- * cannot be read, ends the request with status 0; the connection is then closed. */
+/* One request on one connection of load_client: connects, sends, waits for "100 Continue" if
+ * required, and reads the answer; only figures in the head are kept. load_client.c decides when
+ * a request begins. A failed connection or an unreadable answer ends the request with status 0;
+ * then the connection is closed. */
 #include "tests/load/load_client.h"
 
 #include <errno.h>
@@ -76,7 +76,7 @@ static void conn_open(struct conn *c)
         die("socket");
     }
     (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    /* the port is chosen with the connection, so that ports are not used up */
+    /* The port is chosen at connect(), so that fewer ports are used. */
     (void)setsockopt(c->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
     if (kinds[c->r.kind].reads_slowly) {
         int bytes = SLOW_BUFFER_BYTES;
@@ -112,8 +112,7 @@ static void all_sent(struct conn *c)
     conn_ask_for_out(c, false);
 }
 
-/* A server that answers early and closes makes sending fail, while its answer can still be
- * read. */
+/* Sending fails if the server answers early and closes, but its answer can still be read. */
 static void send_failed(struct conn *c)
 {
     if (!would_block()) {
@@ -145,7 +144,7 @@ static void send_head(struct conn *c)
     }
 }
 
-/* A piece at a time, so that connections take turns. */
+/* Sends one piece at a time, so that connections alternate. */
 static void send_body(struct conn *c)
 {
     const struct kind *kind = &kinds[c->r.kind];
@@ -196,7 +195,7 @@ void conn_begin(struct conn *c, uint16_t kind, uint64_t due_ns)
 
 /* ---- receiving ---- */
 
-/* The value of a field of the answer's head, or NULL. */
+/* Return the value of a field of the answer's head, or NULL. */
 static const char *field(const struct conn *c, const char *name)
 {
     size_t length = strlen(name);
@@ -237,7 +236,7 @@ static void read_fields(struct conn *c)
 
 static void read_body(struct conn *c);
 
-/* The head is whole, `end` is behind it. */
+/* Handle the answer's complete head, which ends before `end`. */
 static void take_head(struct conn *c, char *end)
 {
     size_t behind = c->head_bytes - (size_t)(end - c->head);
@@ -265,7 +264,7 @@ static void take_head(struct conn *c, char *end)
     }
     c->left = length == NULL ? 0 : strtoull(length, NULL, 10);
     if (behind > c->left || c->r.status == 0) {
-        conn_finish(c, 0); /* more than was announced */
+        conn_finish(c, 0); /* more bytes than announced */
         return;
     }
     c->r.answer_bytes = c->left;
@@ -280,7 +279,7 @@ static void take_head(struct conn *c, char *end)
     }
 }
 
-/* Bytes into the buffer, behind what is there; false if there are none. */
+/* Append received bytes to the buffer. Returns false if there are none. */
 static bool fill(struct conn *c)
 {
     ssize_t got = recv(c->fd, c->head + c->head_bytes, HEAD_ROOM - 1 - c->head_bytes, 0);
@@ -300,7 +299,7 @@ static bool awaits_head(const struct conn *c)
     return c->state == CONN_SENDING || c->state == CONN_EXPECTING || c->state == CONN_WAITING;
 }
 
-/* The answer's head; before it may come "100 Continue". */
+/* Read the answer's head; "100 Continue" may precede it. */
 static void read_head(struct conn *c)
 {
     char *end = NULL;
@@ -311,13 +310,13 @@ static void read_head(struct conn *c)
         take_head(c, end + 4);
     }
     if (awaits_head(c) && c->head_bytes == HEAD_ROOM - 1) {
-        conn_finish(c, 0); /* a head without end */
+        conn_finish(c, 0); /* the head is too long */
     } else if (c->state == CONN_CHUNKS) {
         read_body(c);
     }
 }
 
-/* Sizes of chunks in the buffer, and as much of the chunks as is there. */
+/* Process the chunk sizes in the buffer, and the buffered bytes of the chunks. */
 static void step_chunks(struct conn *c)
 {
     char *at = c->head;
@@ -334,7 +333,7 @@ static void step_chunks(struct conn *c)
         if (line_end == NULL) {
             break;
         }
-        if (line_end == at) { /* behind a chunk */
+        if (line_end == at) { /* the empty line behind a chunk */
             at += 2;
             continue;
         }
@@ -342,7 +341,7 @@ static void step_chunks(struct conn *c)
         c->r.answer_bytes += c->left;
         at = line_end + 2;
         if (c->left == 0) {
-            c->close_after = true; /* trailers need no reading then */
+            c->close_after = true; /* closing makes reading trailers unnecessary */
             conn_finish(c, c->r.status);
         }
     }
@@ -389,7 +388,7 @@ void conn_on_event(struct conn *c, uint32_t events)
         send_more(c);
         return;
     }
-    if (!c->in_flight) { /* the server closes an idle connection */
+    if (!c->in_flight) { /* the server closed an idle connection */
         conn_hang_up(c);
         return;
     }

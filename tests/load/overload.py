@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""Does goodput survive overload, and does one client suffer from another? On loopback, with a tallyd
-of its own for each kind of work:
+"""Measure goodput under overload, and the influence of one client on another. On loopback, with a
+new tallyd for each kind of work:
 
     make overload [ARGS='--only fairness']
     tests/load/overload.py [--quick] [--seconds 600] [--only goodput|fairness] [--match WORD]
         [--impatient] [--real-time] [--binary build/bin/tallyd] [--json FILE]
         [-- FLAGS OF TALLYD]
 
-Goodput: answers within their deadline. First the load that gives the most is looked for, then 1, 2, 4
-and 8 times that load is offered, in several rounds. Goal: at 8 times at least 95 % of the most.
+Goodput: answers within their deadline. The load with the highest goodput is searched first; then
+1, 2, 4 and 8 times that load are offered in several rounds. Goal: at 8 times the load at least
+95 % of the highest goodput.
 
-Fairness: a polite client with small requests at a tenth of the capacity, from 127.0.0.2, alone and
-beside an aggressor from 127.0.0.1. Goal: none of its requests is refused, and its 99th percentile is
-at most twice that alone: of each half second, and of those the median, since a machine that stands
-still for 20 ms decides the 99th percentile of two seconds. Then once more from the aggressor's own
-address, without a goal.
+Fairness: a polite client at 127.0.0.2 sends small requests at a tenth of the capacity, alone
+and beside an aggressor at 127.0.0.1. Goal: none of its requests is refused, and its 99th
+percentile is at most twice that without the aggressor. The 99th percentile is computed for
+every half second, and the median of these percentiles is used: if the machine stops once for 20
+ms, only one half second is affected. Then the measurement is repeated with a polite client at
+the aggressor's address, without a goal.
 
-Exit status 1 if a goal is missed, 2 if none is but others kept the machine too busy to tell.
-docs/design/load.md says how to read the tables, and what was done about client and server sharing
-the cores. Needs nothing but Python and build/bin/load_client.
+Exit status 1 if a goal is missed, 2 if none is missed but other programs kept the machine too
+busy. docs/design/load.md explains the tables, and how the effect of client and server sharing
+the cores was reduced. Needs only Python and build/bin/load_client.
 """
 
 import argparse
@@ -51,22 +53,24 @@ MULTIPLES = (1, 2, 4, 8)
 LEAST_OF_PEAK = 0.95
 MOST_OF_ALONE = 2.0
 POLITE_SHARE = 0.1
-NOISY = 0.5  # beside more than this nothing is proved
-PIECE = 0.5  # seconds, of which one percentile each is taken
-PATIENCE_AT_ONCE = 0.02  # so that there is some for every measurement
+NOISY = 0.5  # cores used by other programs; with more, the result proves nothing
+PIECE = 0.5  # seconds; each piece of the window has a percentile of its own
+# share of the patience that one wait may use, so that some remains for later measurements
+PATIENCE_AT_ONCE = 0.02
 MOST_TRIES = 3
-NICE = -20  # of server and clients, so that what else is on the machine takes little of it
+NICE = -20  # niceness of server and clients, so that other programs take little of their time
 CORES = len(os.sched_getaffinity(0))
-FULL_SECONDS = 600  # what the windows below are made for
+# seconds of a whole run for which the windows in works() are given; --seconds scales them
+FULL_SECONDS = 600
 POLITE, AGGRESSOR = "127.0.0.2", "127.0.0.1"
 
 
-# What is asked for ---------------------------------------------------------------------------
+# Requests ------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
 class Kind:
-    """A request that clients send again and again."""
+    """A request that clients send repeatedly."""
 
     name: str
     path: str
@@ -74,7 +78,7 @@ class Kind:
     content_type: str = RAW
     deadline_ms: int = 0
     weight: int = 1
-    flags: str = "-"  # of load_client: e expects 100, n never sends its body, s reads slowly
+    flags: str = "-"  # flags of load_client: e expects 100, n never sends its body, s reads slowly
     accept: str = ""
     accept_encoding: str = ""
 
@@ -89,7 +93,7 @@ class Kind:
 
 
 def floats(bytes_):
-    """float32 of every size, but none that would be slow or infinite."""
+    """float32 numbers of different magnitudes, without subnormal numbers and infinities."""
     numbers = random.Random(1)
     piece = array.array("f", (numbers.uniform(-100, 100) for _ in range(65536))).tobytes()
     return (piece * (bytes_ // len(piece) + 1))[:bytes_]
@@ -112,7 +116,7 @@ def long_json(**more):
 
 
 def random_bits(mib, **more):
-    """The slowest floats: their exponents lie as far apart as they can."""
+    """The slowest floats: their exponents are as far apart as possible."""
     path = f"/v1/cumsum?dtype=float64&shape={mib * MIB // 8}"
     return Kind(f"{mib} MiB of random bits", path, random.Random(3).randbytes(mib * MIB), **more)
 
@@ -122,40 +126,43 @@ def strided(elements, value=1.5, **more):
     return Kind("4 bytes in", path, struct.pack("<f", value), **more)
 
 
-# A load and what became of it ------------------------------------------------------------------
+# A load and its result -------------------------------------------------------------------------
 
 
 def percentile(values, percent):
-    """Of a sorted list."""
+    """Percentile of a sorted list."""
     return values[min(len(values) - 1, int(len(values) * percent / 100))] if values else None
 
 
 @dataclasses.dataclass
 class Run:
-    """What load_client wrote, summed up. Rates are by the second of the window."""
+    """The output of load_client, summed up. Rates are per second of the window."""
 
     seconds: float
     offered: float = 0
-    good: float = 0  # answers in their deadline, those under way at an edge of the window in part
-    late: float = 0  # answered after the deadline, or not when the run was over
+    # answers within their deadline; those in flight at an edge of the window count in part
+    good: float = 0
+    late: float = 0  # answered after the deadline, or not answered when the run ended
     refused_before: float = 0  # 429, 503, 504 before any of the body was sent
-    refused_later: float = 0  # inside or behind the body
+    refused_later: float = 0  # refused during or after the body
     errors: float = 0
     unsent: float = 0  # no connection was free (open loop)
-    vain_mib: float = 0  # MiB of bodies sent for no answer in time
+    vain_mib: float = 0  # MiB of bodies sent without a timely answer
     cpu: float = 0  # processors used by the clients
     server_cpu: float = 0
-    others_cpu: float = 0  # by everything else on the machine
-    latencies_ms: list = dataclasses.field(default_factory=list)  # of answers, sorted
+    others_cpu: float = 0  # processors used by everything else on the machine
+    latencies_ms: list = dataclasses.field(default_factory=list)  # latencies of answers, sorted
     server_ms: list = dataclasses.field(default_factory=list)  # Server-Timing's total, sorted
-    pieces: list = dataclasses.field(default_factory=list)  # of the window: latencies, inf if lost
-    by_kind: dict = dataclasses.field(default_factory=dict)  # name -> good
+    # for each piece of the window: the latencies in ms of its requests; infinity for a lost one
+    pieces: list = dataclasses.field(default_factory=list)
+    # name of a kind -> its part of `good`
+    by_kind: dict = dataclasses.field(default_factory=dict)
 
     def p(self, percent, of="latencies_ms"):
         return percentile(getattr(self, of), percent)
 
     def piece_p(self, percent):
-        """The percentile of each piece of the window, and of those the median."""
+        """The median of the percentiles of all pieces of the window."""
         each = [percentile(sorted(piece), percent) for piece in self.pieces if piece]
         return statistics.median_low(each) if each else None
 
@@ -167,7 +174,7 @@ class Run:
 
 
 def merge(runs):
-    """Several runs of the same load as one, each with the weight of its time."""
+    """Combine several runs of the same load into one, weighted by their durations."""
     whole = Run(sum(run.seconds for run in runs))
     for field in dataclasses.fields(Run):
         values = [getattr(run, field.name) for run in runs]
@@ -240,8 +247,9 @@ def cpu_of(pid):
 
 
 def set_nice(pid, nice):
-    """Of a process that leads a session: where sessions are groups for the scheduler, niceness
-    says nothing but inside of them, and the group has one of its own."""
+    """Set the niceness of a process that leads a session. With autogrouping, Linux compares
+    niceness only within a session, and compares sessions by the niceness of their groups: set
+    both."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, pid, nice)
     with contextlib.suppress(OSError):
@@ -253,7 +261,8 @@ def real_time(thread):
 
 
 def more_important(pid):
-    """For clients that stand for another machine: the server does not keep them from a core."""
+    """Raise the priority of clients that stand for another machine, so that the server does not
+    keep them from a core."""
     with contextlib.suppress(OSError):
         real_time(pid)
         return
@@ -261,7 +270,7 @@ def more_important(pid):
 
 
 def http_threads(pid):
-    """Of a tallyd that is ready."""
+    """Yields the HTTP threads of a tallyd that is ready."""
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text() == "tally-http\n":
             yield int(task.name)
@@ -269,7 +278,7 @@ def http_threads(pid):
 
 @contextlib.contextmanager
 def under_way(command, nice=NICE):
-    """A process that is ended with the block, and by the system should this process die before."""
+    """Run a process until the end of the block; the system kills it if this process dies before."""
     child = load.start(command, stdout=subprocess.PIPE)
     try:
         set_nice(child.pid, nice)
@@ -281,13 +290,13 @@ def under_way(command, nice=NICE):
 
 
 class Load:
-    """Runs load_client with kinds of requests, whose heads and bodies are files in memory."""
+    """Runs load_client with kinds of requests; their heads and bodies are files in memory."""
 
     def __init__(self, client, folder, impatient=False):
         self.client = client
         self.folder = pathlib.Path(folder)
         self.impatient = impatient
-        self.files = {}  # of (bytes) -> path
+        self.files = {}  # bytes -> path
 
     def file(self, data):
         if data not in self.files:
@@ -331,7 +340,7 @@ class Server:
 
 
 class Bench:
-    """A load, the servers it is for, and how long the windows are."""
+    """A load, its servers, and the lengths of the windows."""
 
     def __init__(self, settings, folder):
         self.settings = settings
@@ -341,7 +350,8 @@ class Bench:
         self.small_capacity = None
 
     def await_quiet(self):
-        """While other programs on the machine are busy, for a small part of the patience."""
+        """Wait until other programs use little of the machine, or until a small share of the
+        total patience is spent."""
         others = math.inf
         least = self.patience - self.settings.patience * PATIENCE_AT_ONCE
         while self.patience > max(0, least) and others > load.QUIET:
@@ -351,8 +361,9 @@ class Bench:
             self.patience -= 0.25 * (others > load.QUIET)
 
     def quietly(self, measure):
-        """The runs of a measurement; of several measurements if others took part of the machine
-        during the first of its runs, and then the quietest."""
+        """Returns the runs of measure(). If other programs used the machine meanwhile, the
+        measurement is repeated, and the repetition with the least use by other programs is
+        returned."""
         tries = []
         while not tries or (
             tries[-1][0].others_cpu > load.QUIET and self.patience > 0 and len(tries) < MOST_TRIES
@@ -373,7 +384,7 @@ class Bench:
 
     @contextlib.contextmanager
     def server(self, kinds):
-        """A tallyd that is ready, and has the kernels for these kinds of requests."""
+        """A tallyd that is ready and has loaded the kernels for these kinds of requests."""
         port = load.free_port()
         command = [self.settings.binary, "--listen", f"127.0.0.1:{port}", "--log-requests=false"]
         command += ["--drain-delay-ms", "0"]
@@ -387,12 +398,13 @@ class Bench:
             for kind in kinds:
                 self.warm(server, kind)
             alone = [dataclasses.replace(kind, deadline_ms=0, flags="-") for kind in kinds]
-            if all(len(kind.body) < MIB for kind in kinds):  # several in one launch
+            # small requests may share a launch, which needs other kernels
+            if all(len(kind.body) < MIB for kind in kinds):
                 self.load.run(server, alone, connections=16, seconds=0.2, cool=5)
             yield server
 
     def warm(self, server, kind):
-        """A request of the kind before anything is measured."""
+        """Send a request of the kind before the measurement."""
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         headers = {"Content-Type": kind.content_type, "Accept": kind.accept or "*/*"}
         connection.request("POST", kind.path, kind.body, headers)
@@ -409,23 +421,25 @@ class Bench:
 
 @dataclasses.dataclass
 class Work:
-    """One row of the table of goodput, at several loads."""
+    """One row of the goodput table, at several loads."""
 
     name: str
     kinds: list
-    connections: tuple  # that are tried for the capacity
-    seconds: float  # of a window
+    connections: tuple  # numbers of connections that the search for the capacity tries
+    seconds: float  # seconds of a window
     warm: float
     cool: float
-    rounds: int = 1  # windows of each load, there and back again
+    rounds: int = 1  # passes over all loads, alternately with rising and falling loads
     goal: bool = True
-    open_loop: int = 0  # connections for it
-    rates: dict = dataclasses.field(default_factory=dict)  # by kind, of a mix
+    open_loop: int = 0  # number of connections of an open loop; 0: a closed loop
+    # of a mix: kind -> its goodput when it runs alone
+    rates: dict = dataclasses.field(default_factory=dict)
 
 
 def value(work, run):
-    """Goodput in one figure: answers a second, or of a mix the share of the time that its answers
-    would have taken, each kind alone; for every processor that others on the machine left."""
+    """Goodput as one number per free processor: answers per second, or for a mix the sum over
+    its kinds of goodput / goodput of the kind alone. Processors that other programs used do not
+    count as free."""
     good = run.good
     if work.rates:
         good = sum(good / work.rates[name] for name, good in run.by_kind.items())
@@ -451,13 +465,14 @@ def works(quick):
 
 
 def load_of(values, least=0.95):
-    """The smallest load that gives nearly the most."""
+    """The smallest load whose value is at least `least` times the best value."""
     return min(load for load, v in values.items() if v >= least * max(values.values()))
 
 
 def shares_of(rounds):
-    """What each load gives of the most: beside the best one in the same round, and of those the
-    median. Single windows, of which one is the highest by chance, say nothing about the others."""
+    """For each load, the median over the rounds of its value divided by the value of the best
+    load in the same round. The best load is the one with the best mean over all rounds, since
+    chance can decide which load is best in a single round."""
     loads = list(rounds[0])
     best = max(loads, key=lambda load: statistics.fmean(values[load] for values in rounds))
     rounds = [values for values in rounds if values[best] > 0]
@@ -469,7 +484,8 @@ def shares_of(rounds):
 
 
 def goodput(bench, work):
-    """{multiple: Run}, {multiple: share of the most}, and what was 1."""
+    """Returns {multiple: Run}, {multiple: share of the best value}, and the load to which the
+    multiples refer."""
     scale, quick = bench.scale, bench.settings.quick
     multiples = MULTIPLES[:: len(MULTIPLES) - 1] if quick else MULTIPLES
     times = {
@@ -505,7 +521,7 @@ def goodput(bench, work):
                 rounds[-1][multiple] = measure(server, one * multiple, **options)
     shares = shares_of([{m: value(work, run) for m, run in runs.items()} for runs in rounds])
     merged = {multiple: merge([runs[multiple] for runs in rounds]) for multiple in multiples}
-    if work.open_loop:  # of what a closed loop gives
+    if work.open_loop:  # the shares are relative to the best value of the closed loop
         (most,) = (value(work, run) for run in search.values())
         shares = {multiple: value(work, run) / most for multiple, run in merged.items()}
     if work.name == small().name:
@@ -542,7 +558,7 @@ def aggressors(quick):
     yield Aggressor(f"{large} MiB announced, never sent", never, 128)
 
 
-# Takes a share of a processor, as the aggressor's clients did.
+# A program that uses as much of a processor as the aggressor's clients did.
 BURN = """
 import sys, time
 share, piece = float(sys.argv[1]), 0.001
@@ -555,7 +571,8 @@ while True:
 
 
 def small_capacity(bench):
-    """Small requests per second, if the table of goodput has not found it."""
+    """Capacity in small requests per second, measured here if the goodput table has not found
+    it."""
     if bench.small_capacity is None:
         kind = small(deadline_ms=100)
         with bench.server([kind]) as server:
@@ -566,20 +583,21 @@ def small_capacity(bench):
 
 
 def beside(bench, aggressor, rate, address):
-    """A polite client's run beside an aggressor, and the aggressor's."""
+    """Run a polite client beside an aggressor; returns both results."""
     with bench.server([small(), aggressor.kind]) as server:
         options = {"connections": aggressor.connections, "warm": aggressor.lead, "cool": 0}
         command = bench.load.command(server, [aggressor.kind], seconds=60, **options)
         with under_way(command, bench.settings.aggressor_nice) as child:
             time.sleep(aggressor.lead)
             run = polite_run(bench, server, rate, address, [child.pid])
-            child.terminate()  # the polite client has all its answers
+            child.terminate()  # the polite client has all of its answers
             output, _ = child.communicate(timeout=60)
         return run, summed_up(output, [aggressor.kind])
 
 
 def alone(bench, share, rate):
-    """The same client's run beside a process that takes its share of a processor, no more."""
+    """Run the polite client beside a process that sends nothing, but uses as much of a
+    processor as the aggressor did."""
     with bench.server([small()]) as server:
         command = [sys.executable, "-c", BURN, min(share, 0.98)]
         with under_way(command, bench.settings.aggressor_nice) as child:
@@ -604,7 +622,7 @@ def fairness(bench, aggressor):
 
 
 def not_served(run):
-    """Requests of the polite client that got no answer of 200."""
+    """Number of the polite client's requests without an answer of 200."""
     lost = run.late + run.refused_before + run.refused_later + run.errors + run.unsent
     return round(lost * run.seconds)
 
@@ -677,7 +695,7 @@ def slowdown(runs):
 
 @dataclasses.dataclass
 class Verdict:
-    """Is a goal reached, as far as the runs it is judged by can tell?"""
+    """Whether a goal is reached, and whether its runs can decide that."""
 
     text: str
     met: bool

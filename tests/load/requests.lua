@@ -85,7 +85,7 @@ function M.serve(...)
   local requests = { ... }
   function init()
     for i, r in ipairs(requests) do
-      for name, value in pairs(wrk.headers) do -- of wrk's -H
+      for name, value in pairs(wrk.headers) do -- from wrk's option -H
         r.headers[name] = r.headers[name] or value
       end
       texts[i] = wrk.format(r.method, r.path, r.headers, r.body)

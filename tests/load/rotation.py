@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Certificate and token file replaced every second under load: no request fails, and each is soon
-in use.
+"""Replace certificate and token file every second under load: no request may fail, and each new
+file must soon be in use.
 
     build/venv/bin/python tests/load/rotation.py [--seconds 60]
 
-wrk and two tritonclients keep their connections, one client makes a new one for each request, and
-all send a token that stays valid while others come and go. Prints a line for each replacement's
-certificate and what was served; exit status 1 if a request failed or a file was not taken up.
+wrk and two tritonclients keep their connections, another client opens a connection for each
+request. All send a token that stays valid while other tokens change. Prints a line per
+certificate and the number of requests; exit status 1 if a request failed or a file was not used.
 """
 
 import argparse
@@ -32,12 +32,14 @@ from support.certificates import Tls, put  # noqa: E402
 from support.tallyd import Tallyd  # noqa: E402
 
 TOKEN = "tally_rotation"
-SEEN_SECONDS = 20  # what is new must be in use by then
-TORN_SECONDS = 0.2  # so far apart, a certificate and its key may be looked at as if that was all
+SEEN_SECONDS = 20  # a new file must be in use by then
+# If more seconds pass between the new certificate and its key, the server may read the
+# certificate with the old key.
+TORN_SECONDS = 0.2
 
 
 def write_tokens(path, number):
-    """The file with the token that clients have, and one that no other file had."""
+    """Write the file with the clients' token and a token that no other file has."""
     fresh = path.with_suffix(".fresh")
     secrets = {"steady": TOKEN, f"passing-{number}": f"tally_{number}"}
     lines = [f"{name}:{hashlib.sha256(t.encode()).hexdigest()}\n" for name, t in secrets.items()]
@@ -55,11 +57,12 @@ class Rotation:
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
         self.ends = threading.Event()
         self.failed, self.served, self.serials = [], {}, []
-        self.torn = 0  # replacements that a busy machine has held up between certificate and key
+        self.torn = 0  # replacements that a busy machine delayed between certificate and key
 
     def wrk(self, seconds):
         command = ["wrk", "-t1", "-c8", f"-d{seconds}s", "-s", TOP / "tests/load/raw.lua"]
-        command += ["--timeout", "30s"]  # of two by itself: a busy machine is no failure
+        # instead of wrk's default of two: slowness of a busy machine is not a failure
+        command += ["--timeout", "30s"]
         command += ["-H", f"Authorization: {self.headers['Authorization']}"]
         said = subprocess.run(
             [*command, f"https://localhost:{self.server.port}"],
@@ -95,11 +98,11 @@ class Rotation:
         self.served[name] = 0
         try:
             work(name)
-        except Exception as failure:  # whatever it is, it is what is looked for
+        except Exception as failure:  # any exception counts as a failure
             self.failed.append(f"{name}: {failure!r}")
 
     def shown(self):
-        """Serial number of the certificate that a new connection gets."""
+        """Serial number of the certificate on a new connection."""
         with socket.create_connection(("127.0.0.1", self.server.port), 30) as raw:
             with self.tls.context().wrap_socket(raw, server_hostname="localhost") as wire:
                 return int(wire.getpeercert()["serialNumber"], 16)

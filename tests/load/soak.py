@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""A day of everything, by number of requests: every dialect as text and as bytes, shared memory,
-refusals, and clients that leave in the middle, round after round; after each round the resident
-memory is looked at. Memory that grows with the requests is a leak.
+"""Send as many requests as a service gets in a day, in rounds: every dialect as text and as
+bytes, shared memory, refusals, and clients that disconnect early. The resident memory is read
+after each round. Memory that grows with the requests is a leak.
 
     tests/load/soak.py [--seconds 300 | --requests 8640000] [--rounds 20] [--binary build/bin/tallyd]
 
-With --requests it goes on until so many were served: 8640000 are a day of 100 a second. Prints
-a line a round, then the slope of a straight line through the second half of the rounds, in bytes
-a request; exit status 1 if that is over --most. The first 500000 requests fill what libraries
-keep and are no measure. Needs nothing but Python and wrk.
+With --requests it runs until that many were served: 8640000 are a day of 100 per second. Prints
+a line per round, then the slope of a straight line through the second half of the rounds, in
+bytes per request; exit status 1 if it exceeds --most. The first 500000 requests do not count, as
+they fill caches of libraries. Needs only Python and wrk.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import urllib.request
 TOP = pathlib.Path(__file__).resolve().parents[2]
 JSON, RAW = "application/json", "application/octet-stream"
 MIB = 1 << 20
-STEP_SECONDS = 2  # between looks at how many requests there were
+STEP_SECONDS = 2  # interval at which the number of requests is read
 
 
 def message(path, body, kind=JSON, **headers):
@@ -126,7 +126,7 @@ class Soak:
             self.failures.append(f"{part.__name__}: {error!r}")
 
     def orderly(self):
-        """Every kind on one connection, each answered as it should."""
+        """Send every kind on one connection; each must be answered as expected."""
         with connect(self.port) as sock, sock.makefile("rb") as stream:
             for request, expected in self.kinds:
                 sock.sendall(request)
@@ -135,7 +135,7 @@ class Soak:
         return len(self.kinds)
 
     def leave(self):
-        """Every kind, the client gone after half of it, after all of it, or inside the answer."""
+        """Send every kind; disconnect after half of it, after all of it, or inside the answer."""
         for request, _ in self.kinds:
             for sent in (len(request) // 2, len(request)):
                 with connect(self.port) as sock:
@@ -147,7 +147,7 @@ class Soak:
         return 2 * len(self.kinds) + 8
 
     def storm(self, script, seconds):
-        """wrk, for the number of requests."""
+        """Run wrk; returns the number of requests."""
         out = subprocess.run(
             ["wrk", "-t1", "-c8", f"-d{seconds}s", "-s", str(TOP / "tests/load" / script)]
             + [f"http://127.0.0.1:{self.port}/"],
@@ -177,7 +177,7 @@ class Soak:
 
 
 def slope(points):
-    """Of the straight line nearest to (x, y) points; 0 for fewer than two x."""
+    """Slope of the straight line closest to the (x, y) points; 0 for fewer than two x."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)
@@ -191,8 +191,8 @@ def resident(pid):
 
 
 def run(port, pid, seconds, rounds, shm=False, say=print, requests=0):
-    """Load the service for so long, or with so many requests; [(requests so far, resident bytes)]
-    after each round."""
+    """Load the service for a time, or with a number of requests; returns [(requests so far,
+    resident bytes)] after each round."""
     soak = Soak(port, shm)
     points = []
     for i in range(rounds):
@@ -200,14 +200,14 @@ def run(port, pid, seconds, rounds, shm=False, say=print, requests=0):
             soak.round(seconds / rounds)
         while soak.served * rounds < requests * (i + 1):
             soak.round(STEP_SECONDS)
-        time.sleep(0.5)  # what was cancelled comes back
+        time.sleep(0.5)  # time in which the service frees the memory of cancelled requests
         points.append((soak.served, resident(pid)))
         say(f"round {i + 1}: {points[-1][0]} requests, {points[-1][1] / MIB:.1f} MiB resident")
     return points
 
 
 def growth(points):
-    """Bytes a request, over the second half of the rounds."""
+    """Bytes per request, over the second half of the rounds."""
     return slope(points[len(points) // 2 :])
 
 

@@ -1,12 +1,13 @@
 #!/bin/sh
-# The determinism corpus under every OpenCL runtime and setting this machine can offer:
+# Run the determinism corpus with every OpenCL runtime and setting available on this machine:
 #
 #   tests/matrix/run.sh [--quick]
 #
-# The generic kernel, as devices that compile have it, on PoCL with one thread and with all and with each of its
-# work-group methods, the GPU kernels on it, with 32 and 64-bit offsets; Intel's CPU runtime (from the Python package index, into build/matrix-venv); and every other device that
-# the system's ICD loader finds; last Oclgrind (tests/oclgrind/run.sh; not with --quick). Each run compares every output with the oracle byte for byte, so
-# that all that pass agree. Prints one row a run; ends with "N passed, N failed".
+# On PoCL: the generic kernel of compiling devices with one thread, with all threads and with each work-group method,
+# and the GPU kernels, with 32 and 64-bit offsets. Then Intel's CPU runtime (from the Python package index, into
+# build/matrix-venv), every other device that the system's ICD loader finds, and Oclgrind (tests/oclgrind/run.sh; not
+# with --quick). Each run compares every output with the oracle byte for byte, so all runs that pass agree. Prints one
+# row per run; the last line is "N passed, N failed".
 cd "$(dirname "$0")/../.." || exit 1
 amount=${1:---all}
 name=matrix
@@ -14,7 +15,8 @@ name=matrix
 program=$build/tests/kernels/test_corpus
 ${MAKE:-make} --no-print-directory -s "$program"
 
-# run NAME [VARIABLE=VALUE ...] -- [argument ...]: on device 1, the first one of the driver that is named, behind ours
+# run NAME [VARIABLE=VALUE ...] -- [argument ...]: run the corpus on device 1. This is the first device of the named
+# driver; device 0 is Tally's own.
 run() {
     name=$1
     shift

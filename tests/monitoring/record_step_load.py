@@ -1,8 +1,9 @@
-"""Record what a tallyd measures under a step of load, for the replay in test_monitoring.py:
+"""Record the metrics of a tallyd under a step of load, for the replay in test_monitoring.py:
 
     build/venv/bin/python tests/monitoring/record_step_load.py >tests/monitoring/step_load.json
 
-One paced client, then CROWD clients that send as fast as they are served, then the one again. Takes a minute.
+One paced client, then CROWD clients that send as fast as they are served, then the single client
+again. Takes a minute.
 """
 
 import http.client
@@ -55,7 +56,7 @@ def crowd(port, count, pause_s):
 
 
 def sample(port):
-    """The figures, each summed over its labels."""
+    """The metrics, each summed over its labels."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", "/metrics")
     page = connection.getresponse().read().decode()

@@ -1,5 +1,5 @@
-/* What tests/oclgrind/run.sh must see reported before it believes silence: a race between
- * work-items, a decision by memory that nobody wrote, a store beyond the end. */
+/* Faults that tests/oclgrind/run.sh must see reported before it trusts other runs: a race
+ * between work-items, a branch on unwritten memory, a store beyond the end. */
 __kernel void racy(__global int *out)
 {
     int unwritten[2];

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Every kernel that devices compile under Oclgrind (Debian's 21.10), which interprets it and watches each access:
+# Run every kernel that devices compile under Oclgrind (Debian's 21.10), which interprets it and checks each access:
 #
 #   tests/oclgrind/run.sh
 #
-# Out-of-bounds accesses and data races, and reads of memory that nobody wrote. Any report fails, and so
-# does a kernel that Oclgrind does not take. Optimised code has instructions that stop it, hence
-# -cl-opt-disable. docs/design/proofs.md has what Oclgrind gets wrong, and so why one way of the corpus a
-# process (--way), and which rows leave out which check.
+# Oclgrind detects out-of-bounds accesses, data races and reads of unwritten memory. Any report is a failure, and so is
+# a kernel that Oclgrind refuses. -cl-opt-disable avoids instructions of optimised code that stop it.
+# docs/design/proofs.md lists Oclgrind's own errors. Because of them, each process runs only one way of the corpus
+# (--way), and some rows omit a check.
 #
-# First a kernel with one fault of each kind must be reported (racy.cl). Takes some minutes; prints
-# a row a run and ends with "N passed, N failed".
+# First, a kernel with one fault of each kind must be reported (racy.cl). Takes some minutes; prints a row per run,
+# and "N passed, N failed" at the end.
 cd "$(dirname "$0")/../.." || exit 1
 name=oclgrind
 . tests/lib/rows.sh
@@ -47,7 +47,7 @@ check() {
     row "$name" "$result" "$log"
 }
 
-# ways: 2 one by one, 4 in batches
+# --way 2: single jobs; --way 4: batches
 check "the generic kernel" --data-races --uninitialized -- --way 2
 check "the generic kernel, in batches" --data-races -- --way 4
 check "GPU kernels" --data-races --uninitialized -- --way 2 --gpu-kernels

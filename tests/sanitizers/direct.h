@@ -1,6 +1,6 @@
-/* Goes before every file where the kernels run under sanitizers: calls of OpenCL go to the
- * driver itself, because the ICD loader is not instrumented, and MemorySanitizer would take
- * what it writes for unwritten. There are no other drivers then. */
+/* The build with sanitizers includes this file before every file of kernels/. OpenCL calls go
+ * directly to the driver: the ICD loader is not instrumented, so MemorySanitizer would treat
+ * what it writes as unwritten. Other drivers are not available. */
 #ifndef TALLY_TESTS_SANITIZERS_DIRECT_H
 #define TALLY_TESTS_SANITIZERS_DIRECT_H
 
@@ -50,7 +50,7 @@ static inline cl_int no_platforms(cl_uint room, cl_platform_id *ids, cl_uint *co
 #define clCreateProgramWithBuiltInKernels(...) \
     cpu_dispatch.clCreateProgramWithBuiltInKernels(__VA_ARGS__)
 
-/* Of the compiler and its binaries, which our driver does not have. */
+/* Functions of online compilers and binaries, which Tally's driver does not have. */
 #define clCreateProgramWithSource(context, count, texts, lengths, code) \
     ((void)(texts), *(code) = CL_INVALID_OPERATION, (cl_program)NULL)
 #define clCreateProgramWithBinary(context, count, ids, lengths, binaries, status, code) \

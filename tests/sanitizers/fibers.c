@@ -1,8 +1,8 @@
-/* In place of kernels/cpu/cpu_group.c where kernels run under sanitizers: work-groups with
- * barriers, for the kernels for GPUs. A group of one work-item is called; those of larger ones
- * are fibers with a stack of their own: one runs up to a barrier, then the next does; at the
- * barrier all must meet, or the process ends. One such group at a time in the process: its
- * local memory is there once. */
+/* Replaces kernels/cpu/cpu_group.c when kernels run under sanitizers: work-groups with
+ * barriers, for the GPU kernels. A group of one work-item is a plain call. The work-items of
+ * larger groups are fibers with separate stacks: each runs up to a barrier, then the next one
+ * runs. All must reach the same barrier, or the process ends. The process runs one such group
+ * at a time, since local memory exists once. */
 #include "kernels/cpu/driver.h"
 
 #include <assert.h>
@@ -18,20 +18,20 @@
 #endif
 
 enum {
-    ITEMS_MAX = 256, /* that meet at barriers */
+    ITEMS_MAX = 256, /* work-items of a group with barriers */
     STACK_BYTES = 256 << 10
 };
 
 struct fiber {
     ucontext_t context;
     unsigned char *stack; /* owned */
-    void *shadow;         /* of the sanitizer, while it is put aside */
+    void *shadow;         /* the sanitizer's state of a suspended fiber */
     struct cpu_item item;
     bool begun;
     bool ended;
 };
 
-/* The group that runs; `lock` is held. */
+/* The running group; guarded by `lock`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     const struct cpu_launch *launch;
@@ -83,12 +83,12 @@ static void arrived(void *shadow, const void **from, size_t *bytes)
 
 void cpu_barrier(void);
 
-/* As opencl_c.h has it. */
+/* Declared in opencl_c.h. */
 void cpu_barrier(void)
 {
     struct fiber *fiber = now.running;
     if (fiber == NULL) {
-        return; /* a group of one */
+        return; /* a group of one work-item */
     }
     leaving(&fiber->shadow, now.scheduler_stack, now.scheduler_stack_bytes);
     (void)swapcontext(&fiber->context, &now.scheduler);
@@ -103,7 +103,7 @@ static void fiber_main(void)
     leaving(NULL, now.scheduler_stack, now.scheduler_stack_bytes);
 }
 
-/* Run one up to its next barrier, or its end. */
+/* Run a fiber up to its next barrier, or its end. */
 static void run_fiber(struct fiber *fiber)
 {
     if (!fiber->begun) {
@@ -129,11 +129,11 @@ static void run_fiber(struct fiber *fiber)
     now.running = NULL;
 }
 
-/* Work-items that end without a barrier take turns on one fiber; once one has met a barrier
- * each of the others gets its own. */
+/* Work-items without a barrier run one after the other on one fiber; after the first barrier
+ * each of the others gets a fiber of its own. */
 static void run_items(const struct cpu_launch *launch, size_t group)
 {
-    size_t at = 0; /* fibers in use */
+    size_t at = 0; /* number of fibers in use */
     size_t ended = 0;
     now.launch = launch;
     for (size_t i = 0; i < launch->local; i++) {

@@ -1,14 +1,14 @@
 #!/bin/sh
-# The kernels under clang's sanitizers: compiled with them for Tally's own OpenCL driver, they run the
-# tests of tests/kernels, with as many threads as a launch has:
+# Run the tests of tests/kernels with kernels that are compiled with clang's sanitizers for Tally's own OpenCL driver,
+# with as many threads as a launch has:
 #
 #   tests/sanitizers/kernels.sh [--all]
 #
-# AddressSanitizer sees each access outside a tensor or a scratch buffer (tests forbid what lies
-# around tensors: tests/lib/memory_marks.h), UndefinedBehaviorSanitizer indices, overflows and
-# alignment, MemorySanitizer every branch, address and result that depends on memory nobody wrote,
-# bit by bit. The kernels for GPUs are among them: fibers.c has barriers. First a kernel with each fault
-# must be reported (planted.cl). --all: with more tests. Prints a row a run; ends with "N passed, N failed".
+# AddressSanitizer detects each access outside a tensor or a scratch buffer (tests forbid the memory around tensors:
+# tests/lib/memory_marks.h), UndefinedBehaviorSanitizer wrong indices, overflows and alignment, MemorySanitizer every
+# branch, address and result that depends on unwritten memory, bit by bit. The GPU kernels are included: fibers.c
+# implements barriers. First, a kernel with each fault must be reported (planted.cl). --all: more tests. Prints a row
+# per run, and "N passed, N failed" at the end.
 cd "$(dirname "$0")/../.." || exit 1
 all=${1:-}
 name=kernel-sanitize

@@ -1,5 +1,5 @@
 /* Run one kernel of planted.cl: planted NAME [slab]. Ends with a sanitizer's report, or prints
- * "no report". slab: the buffer is in the middle of memory that is marked as tests mark it. */
+ * "no report". slab: the buffer is in the middle of memory that is marked as in tests. */
 #include "kernels/cpu/cpu_icd.h"
 #include "tests/lib/memory_marks.h"
 
@@ -12,7 +12,7 @@ enum {
     WORDS = 4
 };
 
-/* data: 0, 33, INT_MAX, and a word that nobody has written. */
+/* data: 0, 33, INT_MAX, and an unwritten word. */
 static cl_mem make_buffer(cl_context context, bool in_slab)
 {
     static _Alignas(64) cl_int slab[4 * WORDS];
@@ -50,6 +50,6 @@ int main(int argc, char **argv)
     code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
     (void)clEnqueueReadBuffer(queue, data, CL_TRUE, 0, sizeof result, &result, 0, NULL, NULL);
     printf("no report (%d, %d)\n", (int)code,
-           memcmp(&result, words, sizeof result)); /* as tests look at results */
+           memcmp(&result, words, sizeof result)); /* as tests compare results */
     return 0;
 }

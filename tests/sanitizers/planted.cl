@@ -1,5 +1,5 @@
-/* One fault of each kind that tests/sanitizers/kernels.sh must see reported before it believes
- * silence. The buffer has four words, and nobody has written the last one. */
+/* One fault of each kind that tests/sanitizers/kernels.sh must see reported before it trusts
+ * other runs. The buffer has four words; the last one is unwritten. */
 __kernel void read_beyond(__global int *data)
 {
     data[0] = data[4];

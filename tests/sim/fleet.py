@@ -1,19 +1,24 @@
-"""A fleet of replicas of tallyd behind balancers, simulated (SimPy): what measurements on two cores cannot show.
+"""A simulation (SimPy) of a fleet of tallyd replicas behind balancers, for results that
+measurements on two cores cannot show.
 
-A request is a tensor's size. It has `core_s`, seconds of a replica's core, and `latency_s`, what it takes beyond that
-when it is alone (the wire, the balancer, waking up). Both come from tests/sim/measured.json by size.
+A request has a tensor size, `core_s` (seconds of a replica's core) and `latency_s` (additional
+time of a request without contention: the wire, the balancer, wake-ups). Both come from
+tests/sim/measured.json by size.
 
-A replica has `cores`, and two classes of work, as server/sched has: requests up to `small_bytes` are served one after
-the other; of larger ones `places` share the core, more while they are short together, the rest wait outside, first
-come first served. While both classes have work, each has half of the core at least. A large one is refused at once if
-what is before it takes longer than its deadline allows, or if `queue_depth` wait; it leaves the line when its deadline
-cannot be kept any more. Claims of memory are kept to a budget.
+A replica has `cores` and two classes of work, as server/sched does. Requests up to
+`small_bytes` are served one after the other. Of the larger requests, `places` share the core,
+or more while their total size is small; the rest wait in order of arrival. While both classes
+have work, each has at least half of the core. A large request is refused at once if the work
+before it takes longer than its deadline allows, or if `queue_depth` requests wait; it leaves
+the line when its deadline can no longer be met. Memory claims are limited by a budget.
 
-A balancer chooses by random, two choices or least connections, and by what it has seen itself: its own
-requests, connections refused, and health checks, which come late. A connection that is refused goes to another replica. Clients retry what was
-refused or lost, each with a budget: one for ten calls and one a second.
+A balancer chooses at random, by two choices or by least connections, and knows only its own
+requests, refused connections, and health checks, which are delayed. After a refused connection
+it tries another replica. Clients retry refused and lost requests, each with a budget: one per
+ten calls and one per second.
 
-Time is in seconds. Everything is drawn from one random generator, so a seed gives the same figures always.
+Time is in seconds. All random numbers come from one generator, so a seed always gives the same
+figures.
 """
 
 import bisect
@@ -30,29 +35,30 @@ import simpy
 
 KIB, MIB = 1 << 10, 1 << 20
 MEASURED = pathlib.Path(__file__).with_name("measured.json")
-SMALL_BYTES = MIB  # ADMISSION_LARGE_BYTES
+SMALL_BYTES = MIB  # bytes; ADMISSION_LARGE_BYTES of server/sched/admission.h
 SHORT_BYTES, SHORT_PART = 256 * MIB, 4  # server/sched/admission.h
 CAUTION = 1.2  # server/sched/admission.c
-CHECK_S = 1.0  # between health checks; two must fail (deploy/haproxy.cfg)
+CHECK_S = 1.0  # interval of health checks; two must fail (deploy/haproxy.cfg)
 DRAIN_DELAY_S = 5.0
-START_S = 0.1  # process start to ready
+START_S = 0.1  # seconds from the start of a process until it is ready
 PROXY_TRIES = 4
 ERRORS = 2  # refused connections after which a balancer waits for the next check
 RETRIES, RETRY_BURST, RETRY_PER_CALL, RETRY_PER_S = 4, 10, 0.1, 1.0  # client/python/tally/call.py
 BACKOFF_S, BACKOFF_MOST_S = 0.1, 5.0
 
 
-# What a request takes --------------------------------------------------------------------------
+# Cost of a request ------------------------------------------------------------------------------
 
 
 class Costs:
-    """Seconds by size, from measured ones: between two sizes in proportion, beyond the last by its bytes."""
+    """Seconds by size, from measurements: interpolated between two sizes, extrapolated by bytes
+    beyond the last."""
 
     def __init__(self, rows):
         self.sizes = [row["bytes"] for row in rows]
         self.core_s = [row["core_ms"] / 1e3 for row in rows]
         self.alone_s = [row["mean_ms"] / 1e3 for row in rows]
-        self.spread = []  # a measured time by the mean of its size
+        self.spread = []  # measured times divided by the mean of their size
         for row in rows:
             self.spread.append([ms / row["mean_ms"] for ms in row["alone_ms"]])
 
@@ -63,7 +69,7 @@ class Costs:
         return max(values[at - 1] + (size - low) * slope, values[0] / 2)
 
     def draw(self, size, numbers):
-        """(core seconds, seconds beyond them) of one request."""
+        """(core seconds, additional seconds) of one request."""
         at = min(max(bisect.bisect_right(self.sizes, size) - 1, 0), len(self.sizes) - 1)
         luck = self.spread[at][int(numbers.random() * len(self.spread[at]))]
         core = self.mean(self.core_s, size) * luck
@@ -71,7 +77,7 @@ class Costs:
 
 
 def pareto(numbers, least, most, alpha):
-    """A bounded Pareto size."""
+    """A random size with a bounded Pareto distribution."""
     u = numbers.random()
     ratio = (least / most) ** alpha
     return least / (1 - u * (1 - ratio)) ** (1 / alpha)
@@ -90,7 +96,8 @@ class Request:
 
 
 class Machine:
-    """Whose turn it is to be done next, and how fast replicas are: alone on a machine, as fast as they can be."""
+    """Finds the request that ends first, and sets the speeds of replicas. This class lets each
+    replica work at full speed, as if it had its own machine."""
 
     def __init__(self, env):
         self.env = env
@@ -99,14 +106,14 @@ class Machine:
         self.turn = 0
 
     def advance(self):
-        """Account for the time since the last change."""
+        """Advance the work by the time since the last change."""
         elapsed = self.env.now - self.last
         self.last = self.env.now
         if elapsed > 0:
             self.work(elapsed)
 
     def plan(self):
-        """After a change: everyone's speed from now on, and when the first request will be done."""
+        """After a change: compute all speeds and the time at which the first request ends."""
         soonest = self.set_speeds()
         self.turn += 1
         if soonest < math.inf:
@@ -134,40 +141,43 @@ class Machine:
 
 @dataclasses.dataclass
 class Settings:
-    """A replica's, by the names of tallyd's own where it has them."""
+    """Settings of a replica, with tallyd's names where it has the same ones."""
 
     cores: float = 1.0
     places: int = 4
     queue_depth: int = 1024
     memory_budget: float = 2048 * MIB
     small_bytes: float = SMALL_BYTES
-    deadlines: bool = True  # refuse, and drop, what cannot be in time
-    small_first: bool = True  # half of the core is theirs; False: one line for all
+    deadlines: bool = True  # refuse or drop requests that cannot be in time
+    # small requests have half of the core; False: one line for all requests
+    small_first: bool = True
 
 
 class Replica:
     def __init__(self, machine, settings, done, speed=1.0):
-        """done(request, outcome): answered, refused, late or lost."""
+        """done(request, outcome) is called at the end of a request; outcome: "answered",
+        "refused", "late" or "lost"."""
         self.machine, self.settings, self.done, self.speed = machine, settings, done, speed
         machine.replicas.append(self)
         self.alive = True
         self.small = collections.deque()
-        self.small_left = 0.0  # core seconds of the first of them
+        self.small_left = 0.0  # remaining core seconds of the first small request
         self.small_speed = 0.0
         self.large = []  # heap of (virtual finish, number, request)
-        self.large_speed = 0.0  # of all together
+        self.large_speed = 0.0  # core seconds per second of all large requests together
         self.virtual = 0.0
         self.numbers = itertools.count()
         self.waiting = collections.deque()
         self.waiting_bytes = 0
         self.active_bytes = 0
-        self.seconds_per_byte = 0.0  # as the service measures it, in a crowd
+        # core seconds per byte of large requests, which the service measures under load
+        self.seconds_per_byte = 0.0
         self.since = 0.0
 
     # Speeds
 
     def parts(self):
-        """Cores for the small ones and for the large ones."""
+        """(cores for small requests, cores for large ones)."""
         cores, large = self.settings.cores, min(len(self.large), self.settings.cores)
         if not self.small:
             return 0.0, large
@@ -175,7 +185,7 @@ class Replica:
         return small, min(large, cores - small)
 
     def set_speeds(self, share):
-        """returns seconds until its first request is done"""
+        """returns the seconds until the first request ends"""
         small, large = self.parts()
         self.small_speed = small * share * self.speed
         self.large_speed = large * share * self.speed
@@ -196,7 +206,7 @@ class Replica:
     # Requests
 
     def take(self, request):
-        """It has arrived. What becomes of it is told by done()."""
+        """Accept an arriving request; done() reports its outcome."""
         if request.size <= self.settings.small_bytes or not self.settings.small_first:
             if len(self.small) >= self.settings.queue_depth:
                 self.done(request, "refused")
@@ -256,7 +266,7 @@ class Replica:
             self.admit(now)
 
     def next_small(self, now):
-        """Those whose deadline has passed while they waited are dropped."""
+        """Begin the next small request; drop those whose deadline passed while they waited."""
         while self.small and self.settings.deadlines and self.small[0].deadline < now:
             self.done(self.small.popleft(), "late")
         if self.small:
@@ -286,7 +296,7 @@ class Replica:
                 self.begin(request)
 
     def die(self):
-        """kill -9: what it has is lost."""
+        """kill -9: all requests of the replica are lost."""
         self.machine.advance()
         self.alive = False
         lost = [*self.small, *(entry[2] for entry in self.large), *self.waiting]
@@ -303,21 +313,22 @@ class Replica:
 
 
 class Balancer:
-    """One proxy: it knows its own requests, and who was up when it looked."""
+    """A proxy. It knows its own requests, and the replicas that were up at its last check."""
 
     def __init__(self, count, choice, numbers):
         self.choose = {"random": self.random, "two": self.two, "least": self.least}[choice]
         self.numbers = numbers
         self.open = [0] * count
         self.up = list(range(count))
-        self.place = list(range(count))  # in `up`, -1: down
+        # position of each replica in `up`; -1: the replica is down
+        self.place = list(range(count))
         self.heap = [(0, numbers.random(), replica) for replica in range(count)]
         heapq.heapify(self.heap)
         self.heaped = choice == "least"
         self.errors = [0] * count
 
     def refused(self, replica):
-        """A connection was: `observe layer4` of deploy/haproxy.cfg."""
+        """A connection was refused: `observe layer4` of deploy/haproxy.cfg."""
         self.errors[replica] += 1
         if self.errors[replica] >= ERRORS:
             self.set_up(replica, False)
@@ -378,32 +389,36 @@ class Balancer:
 @dataclasses.dataclass
 class Scenario:
     replicas: int = 10
-    rate: float = 100.0  # new requests per second, in all
+    rate: float = 100.0  # new requests per second, in total
     seconds: float = 10.0
-    warm: float = 1.0  # not counted
+    warm: float = 1.0  # seconds at the beginning; their requests are not counted
     balancers: int = 1
     choice: str = "least"
-    slow: float = 0.0  # part of the replicas ...
-    slow_speed: float = 0.1  # ... that work at this speed
-    deaths: float = 0.0  # replicas killed a second; each is back after down_s
+    slow: float = 0.0  # share of replicas that are slow
+    slow_speed: float = 0.1  # speed of a slow replica, relative to the others
+    deaths: float = 0.0  # replicas killed per second; each is back after down_s
     down_s: float = 2.0
-    rolling: float = 0.0  # part of the replicas that restart at a time, one group after the other
+    # share of replicas that restart at the same time, one group after the other
+    rolling: float = 0.0
     clients: int = 1000
-    budget: bool = True  # of retries; False: every client tries RETRIES times
+    budget: bool = True  # limits retries; False: every client tries RETRIES times
     retries: int = RETRIES
-    deadline_s: float = 1.0  # at least, ...
-    deadline_times: float = 20.0  # ... or so many times what the request takes alone; 0: none
+    deadline_s: float = 1.0  # least time from the request to its deadline
+    # The deadline is later if this multiple of the request's time without contention is longer.
+    # 0: requests have no deadline.
+    deadline_times: float = 20.0
     replica: Settings = dataclasses.field(default_factory=Settings)
-    sizes: tuple = (512 * KIB, 256 * MIB, 1.1)  # bounded Pareto
-    kinds: tuple = ()  # or (size, weight) each
+    # smallest and largest size in bytes, and exponent, of a bounded Pareto distribution
+    sizes: tuple = (512 * KIB, 256 * MIB, 1.1)
+    kinds: tuple = ()  # (size, weight) of each kind of request; if empty, `sizes` applies
     seed: int = 1
 
 
 class Outcome:
-    """What the clients saw of the requests that began behind the warm-up."""
+    """The clients' view of the requests that began after the warm-up."""
 
     def __init__(self):
-        self.times = []  # seconds of those answered
+        self.times = []  # seconds of answered requests
         self.good = 0
         self.good_core_s = 0.0
         self.offered_core_s = 0.0
@@ -457,7 +472,7 @@ class Fleet:
         if scenario.kinds:
             self.kind_sizes = [size for size, _ in scenario.kinds]
             self.kind_weights = list(itertools.accumulate(weight for _, weight in scenario.kinds))
-        # What is under way at the end gets the time to end: as long as anybody waits.
+        # Requests in flight at the end are completed, as long as a client waits.
         self.end = scenario.warm + scenario.seconds
 
     def size(self):
@@ -516,11 +531,11 @@ class Fleet:
         self.again(request)
 
     def machine(self):
-        """What a replica runs on."""
+        """The machine of a replica."""
         return Machine(self.env)
 
     def reach(self, request, replica):
-        """The balancer has chosen: it arrives."""
+        """The request arrives at the replica that the balancer has chosen."""
         replica.take(request)
 
     def on_done(self, request, outcome):
@@ -537,14 +552,14 @@ class Fleet:
                     self.outcome.good_core_s += request.core
                 else:
                     self.outcome.late += 1
-        elif outcome == "late":  # 504: nothing to be gained by another attempt
+        elif outcome == "late":  # 504: a retry cannot help
             if self.counts(request.began):
                 self.outcome.failed += 1
         else:
             self.again(request)
 
     def again(self, request):
-        """Refused or lost: once more, if the client may."""
+        """Retry a refused or lost request, if the client may."""
         now, client = self.env.now, request.client
         pause = self.numbers.random() * min(BACKOFF_S * 2**request.attempt, BACKOFF_MOST_S)
         may = request.attempt < self.scenario.retries and now + pause < request.deadline
@@ -561,10 +576,10 @@ class Fleet:
         request.attempt += 1
         self.env.timeout(pause).callbacks.append(lambda _: self.send(request))
 
-    # What happens to replicas
+    # Events of replicas
 
     def seen(self, number, up, delay):
-        """Each balancer notices at its next check."""
+        """Each balancer notices at its next check that the replica is up or down."""
         for balancer in self.balancers:
             late = delay + self.numbers.random() * CHECK_S
             self.env.timeout(late).callbacks.append(
@@ -596,7 +611,7 @@ class Fleet:
             yield self.env.timeout(START_S + CHECK_S)
 
     def restart(self, number):
-        """The delay is over: it ends when its last request does."""
+        """After the drain delay, the process ends when its last request is answered."""
         replica = self.replicas[number]
         while replica.small or replica.large or replica.waiting:
             yield self.env.timeout(0.05)
@@ -617,7 +632,8 @@ def simulate(costs, **changes):
 
 
 def capacity(costs, sizes, cores=1.0, count=200_000, seed=7):
-    """Requests per second that one replica does at most: its cores by the mean of what a request takes."""
+    """Maximum requests per second of a replica: its cores divided by the mean core time of a
+    request."""
     numbers = random.Random(seed)
     total = sum(costs.mean(costs.core_s, pareto(numbers, *sizes)) for _ in range(count))
     return cores * count / total

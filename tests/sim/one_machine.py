@@ -1,10 +1,11 @@
-"""The fleet that tests/fleet/measure.py measured, simulated: clients, HAProxy and three replicas share the cores of one
-machine.
+"""A simulation of the fleet that tests/fleet/measure.py measured: clients, HAProxy and three
+replicas share the cores of one machine.
 
-A load is replayed: the requests are those that load_client sent, each at its time. A request is on its way, in and out
-again, or it is at the replica, which has the rules of fleet.py. How long both take, and how much of a core, was measured
-with each size alone. Here everybody has a fair part of the cores (max-min fairness: what Linux does, without its time
-slices): who is on the way or computes is slower in the measure that there are too few.
+The recorded load is replayed: the requests are those that load_client sent, at the same times. A
+request is either in transit, in both directions, or at the replica, which follows fleet.py. The
+duration and core time of both were measured with each size alone. Here, all activities share the
+cores fairly (max-min fairness, like Linux without its time slices): if cores are scarce, each
+activity slows down accordingly.
 """
 
 import heapq
@@ -12,14 +13,15 @@ import math
 
 import fleet
 
-# The codec thread of a replica packs the answers: one after the other, small ones in between.
+# The codec thread of a replica compresses one large answer at a time, and small answers in
+# between.
 CODEC = fleet.Settings(places=1, memory_budget=1, small_bytes=256 * fleet.KIB)
-CHECKED = (50, 99)  # percentiles
-WITHIN = 0.2  # of what was measured
+CHECKED = (50, 99)  # percentiles that are compared with the measurement
+WITHIN = 0.2  # largest accepted deviation, relative to the measurement
 
 
 def random_units(seed):
-    """The numbers of load_client with --seed: xorshift64*."""
+    """The random numbers of load_client with --seed: xorshift64*."""
     x, mask = 2 * seed + 1, (1 << 64) - 1
     while True:
         x ^= x >> 12
@@ -42,7 +44,8 @@ def requests_of(client, rate, seconds, weights):
 
 
 def fair_parts(needs, cores):
-    """What each gets of the cores: all that it needs, or as much as any other that gets less than it needs."""
+    """Share of cores for each activity: all that it needs, or as much as any other whose need is
+    not met."""
     parts = [0.0] * len(needs)
     for done, at in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
         parts[at] = min(needs[at], cores / (len(needs) - done))
@@ -63,7 +66,7 @@ class OneMachine(fleet.Machine):
         self.on_the_way = []
 
     def carry(self, seconds, need, then):
-        """then() is called when that is over; it needs so much of a core meanwhile."""
+        """Call then() after `seconds` of transit, which needs the share `need` of a core."""
         self.advance()
         self.on_the_way.append(OnTheWay(seconds, need, then))
         self.plan()
@@ -97,7 +100,7 @@ class OneMachine(fleet.Machine):
 
 
 class MeasuredFleet(fleet.Fleet):
-    """One of the measured loads."""
+    """The fleet under one of the measured loads."""
 
     def __init__(self, measured, load):
         self.measured, self.load = measured, load
@@ -144,7 +147,7 @@ def check(measured):
 
 
 def missed(measured):
-    """What is further off than it may be, in words."""
+    """Sentences about percentiles that differ from the measurement by more than WITHIN."""
     for load, percent, real, simulated in check(measured):
         if abs(simulated / real - 1) > WITHIN:
             yield f"p{percent} of {load['rate']}/s: {simulated:.2f} ms, measured {real:.2f} ms"

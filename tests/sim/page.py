@@ -1,9 +1,11 @@
-"""Tables and plots of docs/design/scale.md, from simulations with fixed seeds: `make sim`, some minutes on two cores.
+"""Tables and plots of docs/design/scale.md, from simulations with fixed seeds: `make sim`, some
+minutes on two cores.
 
     tests/sim/page.py [--quick | --check]
 
---quick simulates a tenth of the time, writes nothing, and prints the tables: does it run? --check compares with the
-three replicas that were measured and does nothing else: status 1 if a percentile is more than a fifth off.
+--quick simulates a tenth of the time and prints the tables without writing files, to test that
+it runs. --check only compares with the three replicas that were measured: status 1 if a
+percentile differs by more than a fifth.
 """
 
 import argparse
@@ -31,7 +33,7 @@ WARM = 0.3
 
 
 def one(arguments):
-    """Figures of a scenario; `load` is a part of what all replicas can do."""
+    """Figures of a scenario; `load` is relative to the capacity of all replicas."""
     name, load, changes = arguments
     costs = fleet.measured_costs()
     count = changes.setdefault("replicas", 1000)
@@ -55,7 +57,8 @@ def check_table(measured):
 
 
 def scenarios(scale):
-    """(name, load, what differs from a thousand replicas behind one balancer with least connections)."""
+    """Yields (name, load, differences from a thousand replicas behind one balancer with least
+    connections)."""
     for choice in CHOICES:
         for load in LOADS:
             yield ("load", choice, load), load, {"choice": choice, "seconds": 0.5 * scale}
@@ -123,7 +126,8 @@ def scenarios(scale):
 
 
 def prepared(name, load, changes):
-    """Where the sizes or cores differ, the load is of what they can do."""
+    """If a scenario changes the sizes or the cores, its load refers to the capacity with the
+    changed ones."""
     costs = fleet.measured_costs()
     if "sizes" in changes:
         ratio = fleet.capacity(costs, changes["sizes"], count=50_000) / fleet.capacity(

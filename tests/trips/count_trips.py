@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""How often a request's control enters another file of server/, and by which functions.
+"""Count how often a request's control enters another file of server/, and by which functions.
 
     make trips [ARGS=--list]       --list: all calls in order
 
-A call counts if it enters another file of server/ than the function that made it; a callback of libuv,
-libmicrohttpd, proto/ or kernels/ counts as well. A return counts if the file that control returns to makes
-another such call before it returns itself. Not counted: inline functions of headers; the main thread;
-a call that repeats the one before it, with all that both call, as in a loop over fields; and, among
-callbacks and calls of http_loop.c, one that repeats any before it, as for the pieces of a long body. Each trip
-is taken several times, after another request on its connection; the one with the fewest calls counts, which no
-heartbeat of the loop has met.
+A call counts if it enters a file of server/ other than that of its caller, or if its caller is
+libuv, libmicrohttpd, proto/ or kernels/ (a callback). A return counts if the file to which it
+returns makes another such call before it returns itself. Not counted: inline functions of
+headers; the main thread; a call that repeats the one before it with all nested calls, as in a
+loop over fields; and, for callbacks and calls of http_loop.c, a repetition of any earlier call,
+as for the pieces of a long body. Each trip is measured several times, after another request on
+its connection; the one with the fewest calls is reported, since no heartbeat of the loop
+interrupted it.
 """
 
 import collections
@@ -28,23 +29,23 @@ sys.path.insert(0, str(TOP / "tests" / "integration"))
 from support.tallyd import Tallyd  # noqa: E402
 
 RETURNED = 1 << 63
-QUIET_SECONDS = 0.05  # behind an answer: all that the trip causes has happened by then
-TAKEN = 16  # times that each trip is taken
+QUIET_SECONDS = 0.05  # pause after an answer, in which all remaining effects of the trip happen
+TAKEN = 16  # measurements of each trip
 JSON, RAW = "application/json", "application/octet-stream"
 DATA = b'{"data":[[1,2,3,4],[5,6,7,8],[9,10,11,12]]}'
 PART = "?dtype=float32&shape=16,16&axis=1&part="
 LONG = "?dtype=float32&axis=1&shape=1024,"
 CARRY = "Tally-Carry-Length"
-TRIPS = {  # query, type, body, length of the body that is announced
+TRIPS = {  # query, type, body, announced length of the body
     "3x4 JSON, 48 bytes": ("", JSON, DATA, len(DATA)),
     "raw POST of 8 MiB": (LONG + "2048", RAW, bytes(8 << 20), 8 << 20),
     "413 before 100 MiB": (LONG + "25600", RAW, b"", 100 << 20),
-    "part with a carry": (PART + "next", RAW, None, 0),  # made of the answer to the first part
+    "part with a carry": (PART + "next", RAW, None, 0),  # created from the answer to the first part
 }
 
 
 def ask(wire, query, kind, body, length, carry=0):
-    """The length of the answer's carry, and the answer's body."""
+    """Send a request; returns the length of the answer's carry, and the answer's body."""
     fields = [f"Content-Length: {length}", f"Content-Type: {kind}", "Host: tally"]
     fields += [f"{CARRY}: {carry}"] if carry else []
     wire.sendall("\r\n".join([f"POST /v1/cumsum{query} HTTP/1.1", *fields, "", ""]).encode() + body)
@@ -56,7 +57,7 @@ def ask(wire, query, kind, body, length, carry=0):
 
 
 def take_trip(port, query, kind, body, length):
-    """Begin and end, in nanoseconds."""
+    """Make one trip; returns its begin and end in nanoseconds."""
     with socket.create_connection(("127.0.0.1", port)) as wire:
         carry, answer = ask(wire, PART + "first", RAW, bytes(1024), 1024)
         time.sleep(QUIET_SECONDS)
@@ -78,7 +79,8 @@ def find_places(addresses):
 
 
 class Call:
-    """A call into another file, with the calls out of that file again; those inside it are left out."""
+    """A call into another file, with that file's calls into further files; calls within the file
+    are not recorded."""
 
     def __init__(self, place):
         self.file, self.function = place
@@ -89,7 +91,7 @@ class Call:
 
 
 def tree_of(functions, places):
-    """The calls that no function of server/ made, with all that they led to."""
+    """The calls from outside server/, with all nested calls."""
     stack = [root := Call(("", ""))]
     for function in functions:
         if function & RETURNED:
@@ -120,7 +122,7 @@ class Count:
             count = len(self.lines)
             self.walk(inner, depth + 1)
             if call.file == "" and len(self.lines) == count and inner.function in self.seen:
-                self.lines.pop()  # a turn of the loop with nothing new
+                self.lines.pop()  # the call was a run of the loop without new events
                 continue
             self.seen.add(inner.function)
             self.files[inner.file] += 1

@@ -13,12 +13,12 @@
 #define RETURNED (UINT64_C(1) << 63)
 
 enum {
-    FILE_EVENTS = 16 << 20 /* of each thread; the file is sparse */
+    FILE_EVENTS = 16 << 20 /* per thread; the file is sparse */
 };
 
 static __thread struct event {
     uint64_t ns;       /* CLOCK_MONOTONIC; 0: unused */
-    uint64_t function; /* its address in the program's file, perhaps with RETURNED */
+    uint64_t function; /* address in the program's file, and the flag RETURNED for returns */
 } * log_start, *log_next;
 
 static int find_base(struct dl_phdr_info *info, size_t bytes, void *base)
@@ -60,7 +60,7 @@ static void append(void *function, uint64_t returned)
     log_next++;
 }
 
-/* The names that GCC and clang call. */
+/* The function names that GCC and clang require. */
 void __cyg_profile_func_enter(void *function, void *caller);
 void __cyg_profile_func_exit(void *function, void *caller);
 

@@ -1,6 +1,6 @@
-/* One request through a codec, as the server drives it, with the oracle in the device's place.
- * Every buffer is its own allocation of exactly the size promised, so that a sanitizer sees a
- * byte too many. */
+/* Runs one request through a codec as the server does, with the oracle in place of the device.
+ * Every buffer is a separate allocation of exactly the promised size, so that a sanitizer
+ * detects an access to one byte more. */
 #ifndef TALLY_TESTS_UNIT_CODEC_RUN_H
 #define TALLY_TESTS_UNIT_CODEC_RUN_H
 
@@ -19,7 +19,7 @@ enum {
 };
 
 struct run {
-    enum status status; /* of the first call that failed */
+    enum status status; /* status of the first failing call */
     struct error err;
     struct scan_call call;
     struct scan_plan plan;
@@ -27,7 +27,7 @@ struct run {
     struct answer answer;
     char *body; /* answer: head and payload; NULL on failure */
     size_t bytes;
-    char query[RUN_QUERY_MAX]; /* what the parameters point into */
+    char query[RUN_QUERY_MAX]; /* text that the parameters point into */
 };
 
 __attribute__((unused)) static void run_deinit(struct run *run)
@@ -36,7 +36,7 @@ __attribute__((unused)) static void run_deinit(struct run *run)
     run->body = NULL;
 }
 
-/* "a=1&b=2" without percent escapes. */
+/* Split "a=1&b=2", without percent escapes. */
 static void run_split_query(struct run *run, const char *query, struct codec_request *request)
 {
     (void)snprintf(run->query, sizeof run->query, "%s", query);
@@ -54,7 +54,7 @@ static void run_split_query(struct run *run, const char *query, struct codec_req
     }
 }
 
-/* A copy with nothing behind it; NULL without memory. */
+/* Copy to an allocation of exactly this size. Returns NULL if there is no memory. */
 static void *run_copy(const void *bytes, size_t count)
 {
     char *copy = malloc(count > 0 ? count : 1);
@@ -69,7 +69,8 @@ static enum status run_no_memory(struct run *run)
     return error_set(&run->err, STATUS_OUT_OF_MEMORY, "the test has no memory");
 }
 
-/* Ask for head bytes until the codec has enough; their count in *head_bytes. */
+/* Offer more and more of the body, until the codec has its complete head. *head_bytes: bytes of
+ * the head. */
 static enum status run_head(const struct codec *codec, const struct codec_request *request,
                             struct byte_view body, size_t *head_bytes, struct run *run)
 {
@@ -80,8 +81,7 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
         if (head == NULL) {
             return run_no_memory(run);
         }
-        const struct byte_view first = {have > 0 ? head : NULL,
-                                        have}; /* as the server has it */
+        const struct byte_view first = {have > 0 ? head : NULL, have}; /* as in the server */
         enum status status = codec->head_need(request, first, &need, &run->err);
         free(head);
         if (status != STATUS_OK) {
@@ -96,7 +96,7 @@ static enum status run_head(const struct codec *codec, const struct codec_reques
     }
 }
 
-/* The carry that the server would answer, as far as a codec sees it. */
+/* Create the carry that the server would answer, with the members that a codec reads. */
 static enum status run_carry_out(struct run *run)
 {
     const uint64_t bytes = carry_answer_most(&run->call.desc, run->call.totals);
@@ -130,7 +130,7 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
         status = codec->encode(&run->call, output, bytes, &run->answer, &run->err);
     }
     if (status == STATUS_OK) {
-        /* what the service has room for */
+        /* The service reserves head_max() bytes for the head of a JSON answer. */
         assert(run->call.answer_format != CODEC_FORMAT_JSON ||
                run->answer.head_bytes <= codec->head_max(&run->call));
         run->bytes = run->answer.head_bytes + run->answer.payload_bytes;
@@ -150,7 +150,7 @@ static enum status run_compute(const struct codec *codec, void *input, struct ru
     return status;
 }
 
-/* From complete() on; the head is decoded. */
+/* Run the steps from complete() on; the head is decoded already. */
 static enum status run_payload(const struct codec *codec, struct byte_view payload,
                                struct run *run)
 {
@@ -185,17 +185,17 @@ static enum status run_payload(const struct codec *codec, struct byte_view paylo
     return status;
 }
 
-/* What a request says besides its query and its body. */
+/* Properties of a request besides its query and its body. */
 struct run_ask {
     enum codec_format answer_format;
     uint64_t carry_bytes;
     bool totals;
-    bool form; /* with curl's default Content-Type */
+    bool form; /* labelled with curl's default Content-Type */
     uint64_t offsets_bytes;
 };
 
-/* The whole life of a request. The result is the answer's body, or the error. run_deinit()
- * it. */
+/* Run a request from decode to encode. The result is the answer's body or the error; call
+ * run_deinit() on it. */
 __attribute__((unused)) static void run_asked(const struct codec *codec, const char *query,
                                               struct run_ask ask, struct byte_view body,
                                               struct run *run)

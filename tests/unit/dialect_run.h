@@ -1,4 +1,4 @@
-/* One probe for all tests of a dialect, cleaned up behind them. */
+/* One probe for all tests of a dialect, released after them. */
 #ifndef TALLY_TESTS_UNIT_DIALECT_RUN_H
 #define TALLY_TESTS_UNIT_DIALECT_RUN_H
 
@@ -14,7 +14,8 @@ static inline int probe_clean(void **state)
     return 0;
 }
 
-/* tests: the array; model: of the Open Inference Protocol, NULL for the other dialects. */
+/* tests: array of tests; model: model of the Open Inference Protocol, NULL for other
+ * dialects. */
 #define PROBE_RUN(tests, named)                 \
     (probe_init(&probe), probe.model = (named), \
      cmocka_run_group_tests(tests, NULL, probe_clean))

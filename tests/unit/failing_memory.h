@@ -1,7 +1,7 @@
-/* The Nth allocation fails. For programs linked with --wrap of malloc and its like (Makefile):
- * allocations of the code under test are counted, those inside libraries are not, but for
- * jansson, which takes its memory from proto/json/doc.c. What is taken from an arena counts,
- * and fails, too: a chunk may end anywhere. One thread. */
+/* Lets the Nth allocation fail. For programs linked with --wrap of malloc and related functions
+ * (Makefile). Allocations of the code under test are counted; those inside libraries are not,
+ * except jansson's, which uses the functions of proto/json/doc.c. Allocations from an arena
+ * count and fail as well, because each of them may need a new chunk. One thread. */
 #ifndef TALLY_TESTS_UNIT_FAILING_MEMORY_H
 #define TALLY_TESTS_UNIT_FAILING_MEMORY_H
 
@@ -25,12 +25,12 @@ void *__wrap_arena_take(struct arena *arena, size_t bytes);
 
 static struct {
     bool counting;
-    long allocations; /* since counting began */
-    long fail_at;     /* the one that fails, from 1; 0: none */
+    long allocations; /* number since memory_begin() */
+    long fail_at;     /* number of the failing allocation, from 1; 0: none */
     long live;        /* allocated while counting and not freed */
 } memory;
 
-/* Count from here on; the Nth allocation fails, none for 0. */
+/* Begin to count; the Nth allocation fails, none for 0. */
 static void memory_begin(long nth)
 {
     memory.allocations = 0;
@@ -39,7 +39,7 @@ static void memory_begin(long nth)
     memory.counting = true;
 }
 
-/* Stop counting. True: the Nth allocation was made, and failed. */
+/* Stop counting. Returns whether the Nth allocation was made, and so failed. */
 static bool memory_end(void)
 {
     memory.counting = false;

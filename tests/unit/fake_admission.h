@@ -1,4 +1,4 @@
-/* What tests of admission.h begin and end with, and requests that come to it. */
+/* Set-up and tear-down of tests of admission.h, and requests for them. */
 #ifndef TALLY_TESTS_FAKE_ADMISSION_H
 #define TALLY_TESTS_FAKE_ADMISSION_H
 
@@ -35,7 +35,7 @@ static inline int set_up(void **state)
            admission_create(f->memory, MOST_WAITING, &f->admission, NULL) != STATUS_OK;
 }
 
-/* Everything promised came back. */
+/* Check that all promised memory was given back. */
 static inline int tear_down(void **state)
 {
     struct fixture *f = *state;
@@ -62,7 +62,7 @@ static inline bool enter_at(struct fixture *f, struct request *request, uint64_t
     return admission_enter(f->admission, request, claim, cost);
 }
 
-/* Its bytes are all that it costs. */
+/* Enter a request whose cost is its bytes. */
 static inline bool enter(struct fixture *f, struct request *request, uint64_t claim)
 {
     return enter_at(f, request, claim, claim);
@@ -81,7 +81,7 @@ static inline void leave(struct fixture *f, struct request *request)
     free(request);
 }
 
-/* The request that was admitted next is this one; NULL: none was. */
+/* Check that this request was admitted next; NULL: none was. */
 static inline void expect_admitted(struct fixture *f, struct request *expected)
 {
     struct request *request = fake_await(&f->completion, &f->rest, 0);

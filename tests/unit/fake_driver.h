@@ -1,4 +1,4 @@
-/* Devices that do as they are told, for tests of the pool and of what shows it. */
+/* Devices with prescribed behaviour, for tests of the pool and of code that displays it. */
 #ifndef TALLY_TESTS_FAKE_DRIVER_H
 #define TALLY_TESTS_FAKE_DRIVER_H
 
@@ -21,45 +21,45 @@ enum {
 
 enum fake_mode {
     FAKE_WORKS,
-    FAKE_FAILS_INTACT,     /* run: DEVICE_ERROR, inputs untouched */
-    FAKE_FAILS,            /* run: DEVICE_ERROR, inputs overwritten */
-    FAKE_SHORT_OF_MEMORY,  /* run: OUT_OF_MEMORY for more than one job */
-    FAKE_HANGS,            /* run: blocks until the mode changes */
-    FAKE_CLOSED,           /* open: DEVICE_ERROR */
-    FAKE_UNBUILDABLE,      /* prepare: DEVICE_ERROR, for one type */
-    FAKE_OPEN_HANGS,       /* these block until the mode changes: open */
-    FAKE_FIRST_OPEN_HANGS, /* open, the first time */
-    FAKE_PREPARE_HANGS,    /* prepare */
-    FAKE_SINGLE_HANGS,     /* run, with one job; OUT_OF_MEMORY for more */
-    FAKE_LARGE_HANGS,      /* run, of more than FAKE_LARGE elements */
-    FAKE_SPOILS,           /* FAKE_SHORT_OF_MEMORY, inputs overwritten */
-    FAKE_UNMEASURABLE,     /* measure: DEVICE_ERROR */
-    FAKE_MEASURE_HANGS     /* measure: blocks until the mode changes */
+    FAKE_FAILS_INTACT,     /* run() returns DEVICE_ERROR with inputs untouched */
+    FAKE_FAILS,            /* run() returns DEVICE_ERROR with inputs overwritten */
+    FAKE_SHORT_OF_MEMORY,  /* run() returns OUT_OF_MEMORY for more than one job */
+    FAKE_HANGS,            /* run() blocks until the mode changes */
+    FAKE_CLOSED,           /* open() returns DEVICE_ERROR */
+    FAKE_UNBUILDABLE,      /* prepare() returns DEVICE_ERROR for one type */
+    FAKE_OPEN_HANGS,       /* open() blocks until the mode changes */
+    FAKE_FIRST_OPEN_HANGS, /* the first open() blocks until the mode changes */
+    FAKE_PREPARE_HANGS,    /* prepare() blocks until the mode changes */
+    FAKE_SINGLE_HANGS,     /* run() with one job blocks; OUT_OF_MEMORY for more */
+    FAKE_LARGE_HANGS,      /* run() of more than FAKE_LARGE elements blocks */
+    FAKE_SPOILS,           /* as FAKE_SHORT_OF_MEMORY, with inputs overwritten */
+    FAKE_UNMEASURABLE,     /* measure() returns DEVICE_ERROR */
+    FAKE_MEASURE_HANGS     /* measure() blocks until the mode changes */
 };
 
 struct scan_device {
     size_t number;
 };
 
-/* The orders, and what was seen. */
+/* The prescribed behaviour, and counts of calls. */
 static struct {
-    size_t count; /* of devices, set before use */
+    size_t count; /* number of devices, set before use */
     _Atomic int mode[FAKE_DEVICES];
     atomic_uint runs[FAKE_DEVICES];
     atomic_uint opens[FAKE_DEVICES];
-    atomic_uint lists;                     /* that came back */
-    atomic_bool list_hangs;                /* list blocks until it is false */
-    atomic_bool close_hangs[FAKE_DEVICES]; /* the same with close */
-    atomic_uint prepared;                  /* element types, of all devices */
-    atomic_uint described;                 /* devices, when they are ready for use */
-    uint64_t small_ns[FAKE_DEVICES];       /* measured time of a scan of less than FAKE_LARGE */
-    uint64_t large_ns[FAKE_DEVICES];       /* and of a longer one */
+    atomic_uint lists;                     /* number of list() calls that returned */
+    atomic_bool list_hangs;                /* list() blocks until this is false */
+    atomic_bool close_hangs[FAKE_DEVICES]; /* close() blocks until this is false */
+    atomic_uint prepared;                  /* prepared element types, summed over all devices */
+    atomic_uint described;                 /* number of devices that became ready */
+    uint64_t small_ns[FAKE_DEVICES];       /* measured time of a scan below FAKE_LARGE */
+    uint64_t large_ns[FAKE_DEVICES];       /* measured time of a longer scan */
     atomic_uint measured[FAKE_DEVICES];    /* number of measurements */
-    bool built_in;                         /* the first is of Tally's own driver */
-    bool transfers;                        /* the second has memory of its own */
-    bool every_byte;          /* add 1 to every byte of a job, not to its first one only */
-    atomic_uint out_of_order; /* slices that did not follow the one before them */
-    const struct device_driver *driver; /* of fake_server_init(); NULL: fake_driver */
+    bool built_in;                         /* the first device belongs to Tally's own driver */
+    bool transfers;                        /* the second device needs transfers */
+    bool every_byte;          /* add 1 to every byte of a job, not only to its first one */
+    atomic_uint out_of_order; /* slices that did not follow their predecessor */
+    const struct device_driver *driver; /* driver for fake_server_init(); NULL: fake_driver */
 } fake;
 
 static inline void fake_reset(size_t count)
@@ -165,7 +165,8 @@ static inline enum status fake_measure(struct scan_device *device, enum dtype dt
     return STATUS_OK;
 }
 
-/* Touch what a device would: read the input's first byte, write the output's. */
+/* Access the memory like a device: read the input's first byte, write the output's first
+ * byte. */
 static inline void fake_compute(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -178,7 +179,8 @@ static inline void fake_compute(const struct scan_job *jobs, size_t count)
     }
 }
 
-/* What fake_compute() left out. The carry of a slice says where in the output the next one begins. */
+/* Compute the rest after fake_compute(). The carry of a slice stores the output position of the
+ * next slice. */
 static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -188,7 +190,7 @@ static inline void fake_compute_rest(const struct scan_job *jobs, size_t count)
             bytes[k]++;
         }
         if (jobs[i].carry != NULL) {
-            uint32_t *next = jobs[i].carry; /* no sum is shorter */
+            uint32_t *next = jobs[i].carry; /* every carry has at least 4 bytes */
             const uint32_t begins = (uint32_t)jobs[i].out_offset;
             const size_t step = plan->axis.out_stride * dtype_info(plan->dtype)->bytes;
             atomic_fetch_add(&fake.out_of_order, jobs[i].carry_in && *next != begins);
@@ -218,7 +220,7 @@ static inline enum status fake_run(struct scan_device *device, const struct scan
         break;
     case FAKE_HANGS:
         while (atomic_load(mode) == FAKE_HANGS) {
-            fake_compute(jobs, count); /* it still uses the memory */
+            fake_compute(jobs, count); /* the device is still using the memory */
             fake_pause();
         }
         break;
@@ -274,10 +276,11 @@ struct fake_server {
     struct server server;
     struct config config;
     struct completion completion;
-    struct request *rest; /* taken from completion, not looked at yet */
+    struct request *rest; /* taken from the completion list, not yet examined */
 };
 
-/* words: further flags, NULL at the end. False: device_pool_create() failed, *err says why. */
+/* words: further flags, NULL at the end. Returns false if device_pool_create() failed; *err has
+ * the reason. */
 static inline bool fake_server_init(struct fake_server *fakes, const char *const *words,
                                     struct error *err)
 {
@@ -312,7 +315,7 @@ static inline bool fake_server_init(struct fake_server *fakes, const char *const
     return device_pool_create(&parts, driver, &fakes->server.devices, err) == STATUS_OK;
 }
 
-/* Returns what device_pool_stop() did. */
+/* Returns the result of device_pool_stop(). */
 static inline bool fake_server_deinit(struct fake_server *fakes)
 {
     queue_close(fakes->server.queue);
@@ -331,7 +334,7 @@ static inline bool fake_server_deinit(struct fake_server *fakes)
     return true;
 }
 
-/* A request with memory of its own, as HTTP would queue it. */
+/* Create a request with memory of its own, as the HTTP side queues it. */
 static inline struct request *fake_tensor(struct fake_server *fakes, enum dtype dtype,
                                           int64_t elements)
 {
@@ -356,7 +359,7 @@ static inline void fake_release(struct fake_server *fakes, struct request *reque
     free(request);
 }
 
-/* Tick as main does until the pool is as healthy as that. */
+/* Tick like main() until the pool has this health. */
 static inline bool fake_await_health(struct fake_server *fakes, enum device_pool_health health)
 {
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
@@ -367,7 +370,7 @@ static inline bool fake_await_health(struct fake_server *fakes, enum device_pool
     return device_pool_health(fakes->server.devices) == health;
 }
 
-/* The next finished request, ticking meanwhile; one must come within 20 s. */
+/* Return the next finished request, ticking meanwhile; fails after 20 s. */
 static inline struct request *fake_finished(struct fake_server *fakes)
 {
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;

@@ -1,14 +1,14 @@
-/* A pool of fake devices that is started, for tests of what they do then. */
+/* A started pool of fake devices. */
 #ifndef TALLY_TESTS_FAKE_POOL_H
 #define TALLY_TESTS_FAKE_POOL_H
 
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_driver.h"
 
-/* Short times: a device hangs after 200 ms, a failed one is tried again after 200 ms and more. A
- * busy machine does in that time what takes microseconds on others. */
+/* Short times: a device counts as hanging after 200 ms, and a failed device is opened again
+ * after at least 200 ms. A busy machine may need 200 ms for an action of microseconds. */
 static const char *const quick[] = {"--device-timeout-ms=200", NULL};
-/* Where none is to hang, however busy the machine is. */
+/* For tests in which no device may count as hanging, however busy the machine is. */
 static const char *const patient[] = {"--device-timeout-ms=60000", NULL};
 
 static inline struct device_stats stats_of(struct fake_server *fakes, size_t index)
@@ -18,7 +18,7 @@ static inline struct device_stats stats_of(struct fake_server *fakes, size_t ind
     return stats;
 }
 
-/* A pool of the devices of `fake` with these times, when they are ready. */
+/* Start a pool of the devices of `fake` with these times; returns when they are ready. */
 static inline void start_with(struct fake_server *fakes, const char *const *times)
 {
     struct error err = ERROR_INIT;
@@ -32,14 +32,14 @@ static inline void start_with(struct fake_server *fakes, const char *const *time
         } while (stats.state == DEVICE_OPENING);
         assert_int_equal(stats.state, DEVICE_READY);
     }
-    /* A device of our own has two workers, and is ready with the first of them. */
+    /* A device of Tally's driver has two workers, and is ready with the first of them. */
     while (atomic_load(&fake.described) < count + fake.built_in) {
         fake_pause();
     }
-    (void)stats_of(fakes, 0); /* waits for the lock that the last one was described under */
+    (void)stats_of(fakes, 0); /* waits for the lock under which the last device was described */
 }
 
-/* A pool of `count` devices that are ready. */
+/* Start a pool of `count` devices that are ready. */
 static inline void start(struct fake_server *fakes, size_t count)
 {
     fake_reset(count);

@@ -1,4 +1,4 @@
-/* A queue for tests of the parts behind it: cmocka's *state is the queue, its requests end on
+/* A queue for tests of its consumers: cmocka's *state is the queue, and its requests end on
  * `completion`. */
 #ifndef TALLY_TESTS_FAKE_QUEUE_H
 #define TALLY_TESTS_FAKE_QUEUE_H
@@ -10,7 +10,7 @@
 
 static struct completion completion;
 
-/* The taker of tests in which one device serves all classes. */
+/* The taker for tests in which one device serves all classes. */
 static const atomic_uint fake_classes = LINE_ALL;
 static struct dispatch_device fake_device;
 static struct dispatch_worker fake_taker;
@@ -32,7 +32,7 @@ static inline int fake_queue_destroy(void **state)
     return 0;
 }
 
-/* A new request, queued. */
+/* Create a request and queue it. */
 static inline struct request *push(struct queue *queue, enum dtype dtype, int64_t elements)
 {
     struct request *request = fake_request(&completion, dtype, elements);

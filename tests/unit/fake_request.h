@@ -1,4 +1,4 @@
-/* Requests for tests of the parts behind HTTP: planned, with a block, on a completion list. */
+/* Requests for tests without HTTP: planned, with a block, on a completion list. */
 #ifndef TALLY_TESTS_FAKE_REQUEST_H
 #define TALLY_TESTS_FAKE_REQUEST_H
 
@@ -9,11 +9,12 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* Who sends them unless a test says otherwise. */
+/* The default client of the requests. */
 static struct client fake_client;
 static atomic_uint_fast64_t fake_tickets;
 
-/* A row of `elements` float32 numbers; bytes of its block as asked, without a slab. */
+/* Create a request for a row of `elements` elements; its block has the required bytes but no
+ * slab. */
 static inline struct request *fake_request(struct completion *completion, enum dtype dtype,
                                            int64_t elements)
 {
@@ -34,7 +35,7 @@ static inline struct request *fake_request(struct completion *completion, enum d
     return request;
 }
 
-/* The oldest posted request, waiting up to timeout_ms for one; the others stay in *rest. */
+/* Return the oldest posted request, waiting up to timeout_ms; the others stay in *rest. */
 static inline struct request *fake_await(struct completion *completion, struct request **rest,
                                          int timeout_ms)
 {

@@ -1,4 +1,4 @@
-/* The real HTTP loop on a fake server, with devices that do as they are told. */
+/* The real HTTP loop on a fake server, with devices of prescribed behaviour. */
 #ifndef TALLY_TESTS_FAKE_SERVICE_H
 #define TALLY_TESTS_FAKE_SERVICE_H
 
@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-/* Serve where the words of fake_server_init() said, with devices that are ready. */
+/* Listen at the addresses given to fake_server_init(), with devices that are ready. */
 static inline struct http *fake_service_start(struct fake_server *fakes)
 {
     struct error err = ERROR_INIT;
@@ -22,7 +22,7 @@ static inline struct http *fake_service_start(struct fake_server *fakes)
     return http;
 }
 
-/* As service.c does; no device hangs. */
+/* Stop as service.c does; no device may hang. */
 static inline void fake_service_stop(struct fake_server *fakes, struct http *http)
 {
     queue_close(fakes->server.queue);

@@ -1,4 +1,4 @@
-/* Packed bodies, as clients make them. */
+/* Compressed bodies, as clients create them. */
 #ifndef TALLY_TESTS_PACK_H
 #define TALLY_TESTS_PACK_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-/* returns the bytes of *packed, which the caller frees */
+/* returns the size of *packed, which the caller frees */
 static inline size_t pack_text(enum coding coding, const void *text, size_t count,
                                unsigned char **packed)
 {

@@ -1,10 +1,10 @@
-/* admission.h: how many large requests begin at a time, whose turn it is, what they are
- * promised and what comes back, and who is refused for that. */
+/* admission.h: how many large requests are active, their order, promised and returned memory,
+ * and requests that are refused for lack of it. */
 #include "tests/unit/fake_admission.h"
 
 #include <string.h>
 
-/* A request without a place ends: its memory is released. */
+/* A small request, which needs no place, ends and gives its memory back. */
 static void end_small_request(struct fixture *f)
 {
     struct request small = {.admission = {.state = ADMISSION_NONE}};
@@ -29,9 +29,9 @@ static void few_large_requests_begin_and_the_next_when_one_is_through(void **sta
     admission_finish(f->admission, first[2]);
     expect_admitted(f, second);
     expect_admitted(f, NULL);
-    leave(f, first[2]); /* its place is taken already */
+    leave(f, first[2]); /* its place is reassigned already */
     expect_admitted(f, NULL);
-    leave(f, first[0]); /* ended without an answer */
+    leave(f, first[0]); /* ends without an answer */
     expect_admitted(f, third);
     leave(f, first[1]);
     leave(f, first[3]);
@@ -153,7 +153,8 @@ static void clients_are_admitted_in_turn(void **state)
     }
 }
 
-/* Each of four clients has a place beside those of one that has all, and no more. */
+/* A client has all four places. Still, each of three other clients gets one place, and waits
+ * for a second one. A fourth client waits until one of the others has no place. */
 static void
 a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **state)
 {
@@ -175,7 +176,8 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
     assert_false(enter(f, waiting[1], 2 * MIB));
     expect_admitted(f, NULL);
-    leave(f, active[0]); /* the greedy one has three left, and so have the others */
+    /* The greedy client keeps three places; three others have one each. */
+    leave(f, active[0]);
     expect_admitted(f, NULL);
     leave(f, first[0]);
     expect_admitted(f, first[ADMISSION_PLACES - 1]);
@@ -190,8 +192,8 @@ a_client_without_a_place_does_not_wait_for_one_of_a_client_that_has_all(void **s
     }
 }
 
-/* Places are given to others until three of its requests are too late: then it is still its
- * turn. */
+/* Three requests of the client reach their deadlines while they wait. The client is not charged
+ * for them, so its last request is admitted before that of the other client. */
 static void a_request_that_leaves_the_line_unserved_costs_its_client_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -231,7 +233,8 @@ static void a_request_that_leaves_the_line_unserved_costs_its_client_nothing(voi
     leave(f, active[3]);
 }
 
-/* The 600 MiB that it began with need not be paid for again. */
+/* The client was charged for 600 MiB when the request began. It is charged only for the 20 MiB
+ * more. */
 static void a_client_pays_for_the_additional_cost_of_a_request(void **state)
 {
     struct fixture *f = *state;
@@ -271,7 +274,7 @@ one_of_high_priority_begins_at_once_where_the_first_in_line_has_no_room(void **s
     assert_false(enter(f, overtakes, 192 * MIB));
     expect_admitted(f, overtakes);
     assert_false(enter(f, normal, 2 * MIB));
-    expect_admitted(f, NULL); /* no more may overtake */
+    expect_admitted(f, NULL); /* no more requests may overtake */
     assert_false(enter(f, high, 2 * MIB));
     expect_admitted(f, high);
     expect_admitted(f, NULL);
@@ -294,16 +297,17 @@ static void a_client_that_holds_its_part_of_the_budget_waits_while_others_do(voi
     struct request *blocked = request_of(f, &other);
     assert_true(enter(f, held, 800 * MIB));
     assert_false(enter(f, blocked, 800 * MIB)); /* 736 are free */
-    assert_false(enter(f, more, 600 * MIB));    /* there would be room for it */
+    assert_false(enter(f, more, 600 * MIB));    /* memory for it would be available */
     expect_admitted(f, NULL);
     leave(f, held);
     expect_admitted(f, blocked);
-    expect_admitted(f, more); /* nobody else waits any more */
+    expect_admitted(f, more); /* no other request waits */
     leave(f, blocked);
     leave(f, more);
 }
 
-/* Else small ones would keep it over its part for ever. */
+/* If smaller requests of the same client could overtake its first one, the client would stay
+ * above its share. */
 static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next(void **state)
 {
     struct fixture *f = *state;
@@ -316,7 +320,7 @@ static void the_first_of_a_client_that_has_its_part_is_not_overtaken_by_its_next
     assert_true(enter(f, before, 700 * MIB));
     assert_true(enter(f, held, 500 * MIB));
     assert_false(enter(f, blocked, 1100 * MIB));
-    assert_false(enter(f, first, 400 * MIB)); /* with which it has more than its half */
+    assert_false(enter(f, first, 400 * MIB)); /* now the client exceeds its half */
     assert_false(enter(f, next, 100 * MIB));
     leave(f, before);
     expect_admitted(f, NULL);
@@ -341,15 +345,15 @@ static void a_body_that_stands_still_loses_its_place_and_promise_but_not_its_byt
     }
     struct request *ready = request_of(f, &client);
     assert_false(enter(f, ready, 384 * MIB));
-    memory_draw(f->memory, MIB); /* the first has got so much */
+    memory_draw(f->memory, MIB); /* the first request has received this much */
     slow[0]->admission.promised_bytes -= MIB;
     slow[0]->memory.reserved_bytes = MIB;
     assert_true(admission_pace(f->admission, slow[0], 0));
     assert_int_equal(slow[0]->admission.claim, MIB);
-    expect_admitted(f, NULL); /* there is a place, but a MiB is missing */
+    expect_admitted(f, NULL); /* a place is free, but a MiB of memory is missing */
     assert_true(admission_pace(f->admission, slow[1], 0));
     expect_admitted(f, ready);
-    assert_true(enter(f, slow[0], 3 * MIB)); /* it goes on without a place */
+    assert_true(enter(f, slow[0], 3 * MIB)); /* the request continues without a place */
     assert_false(slow[0]->admission.has_place);
     memory_release(f->memory, MIB);
     for (int i = 0; i < ADMISSION_PLACES; i++) {
@@ -396,7 +400,7 @@ a_slow_body_needs_no_place_and_keeps_its_promise_while_no_request_lacks_memory(v
     assert_int_equal(stats.active, 0);
 }
 
-/* A client that stops for a moment makes room for one request, not for one each time. */
+/* A client that pauses briefly makes room for one request, not for another one each time. */
 static void a_body_that_arrives_fast_again_has_its_place_again(void **state)
 {
     struct fixture *f = *state;
@@ -429,15 +433,16 @@ slow_bodies_of_a_client_beyond_its_part_give_back_what_another_one_lacks(void **
     struct client clients[2] = {{0}};
     struct request *slow[2] = {request_of(f, &clients[0]), request_of(f, &clients[0])};
     struct request *lacks = request_of(f, &clients[1]);
-    const uint64_t rate =
-        700 * MIB / ADMISSION_TURNOVER_S; /* fast enough for its memory alone */
+    /* This rate is high enough for the promised memory, but too low for a place. */
+    const uint64_t rate = 700 * MIB / ADMISSION_TURNOVER_S;
     assert_true(enter(f, slow[0], 700 * MIB));
     assert_true(enter(f, slow[1], 700 * MIB));
     assert_false(enter(f, lacks, 700 * MIB));
     assert_true(admission_pace(f->admission, slow[1], rate));
     assert_int_equal(slow[1]->admission.claim, 0);
     expect_admitted(f, lacks);
-    assert_false(admission_pace(f->admission, slow[0], rate)); /* the one is its part */
+    /* The client has no other claim, so it is within its share. */
+    assert_false(admission_pace(f->admission, slow[0], rate));
     assert_int_equal(slow[0]->admission.claim, 700 * MIB);
     leave(f, slow[0]);
     leave(f, slow[1]);
@@ -480,7 +485,7 @@ static void memory_reserved_while_a_request_looked_small_counts_in_its_claim(voi
     request->memory.reserved_bytes = 4096;
     assert_true(enter(f, request, 10 * MIB));
     assert_int_equal(request->admission.promised_bytes, 10 * MIB - 4096);
-    assert_true(enter(f, request, most)); /* of which it has the rest */
+    assert_true(enter(f, request, most)); /* the rest of the budget is free */
     assert_int_equal(request->admission.promised_bytes, most - 4096);
     assert_int_equal(client.claimed_bytes, most);
     admission_finish(f->admission, request);
@@ -495,17 +500,17 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     struct client client = {0};
     struct request *requests[3];
     const uint64_t most = memory_budget_large(f->memory);
-    const uint64_t held = 100 * MIB; /* more than is kept for small ones */
+    const uint64_t held = 100 * MIB; /* more than is reserved for small requests */
     for (int i = 0; i < 3; i++) {
         requests[i] = request_of(f, &client);
         assert_int_equal(memory_reserve(f->memory, 0, held, NULL), STATUS_OK);
         requests[i]->memory.reserved_bytes = held;
     }
-    assert_false(enter(f, requests[0], most)); /* the others may end */
+    assert_false(enter(f, requests[0], most)); /* others may still give memory back */
     assert_false(enter(f, requests[1], most));
     end_small_request(f);
     expect_admitted(f, NULL);
-    assert_false(enter(f, requests[2], 2 * held)); /* nobody overtakes */
+    assert_false(enter(f, requests[2], 2 * held)); /* no request overtakes */
     expect_admitted(f, requests[0]);
     assert_int_equal(requests[0]->admission.promised_bytes, most - 3 * held);
     expect_admitted(f, NULL);
@@ -518,7 +523,9 @@ static void the_first_does_not_wait_for_memory_of_those_behind_it(void **state)
     assert_int_equal(client.claimed_bytes, 0);
 }
 
-/* Each for itself is no reason to wait, and small ones come and go all the time. */
+/* The first request lacks memory that small requests and the request behind it hold. It does
+ * not wait: the request behind it waits itself, and small requests begin and end all the
+ * time. */
 static void the_first_waits_for_neither_small_requests_nor_those_behind_it(void **state)
 {
     struct fixture *f = *state;
@@ -570,7 +577,8 @@ static void memory_of_one_who_has_left_the_line_is_not_counted_on(void **state)
     leave(f, next);
 }
 
-/* Which of them ends is decided when it needs the rest (infer_charge()). */
+/* If one of the slow bodies needs more than the free memory, infer_charge() decides which
+ * request ends. */
 static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **state)
 {
     struct fixture *f = *state;
@@ -584,10 +592,10 @@ static void slow_bodies_that_wait_for_each_other_do_not_wait_for_ever(void **sta
         (void)admission_pace(f->admission, slow[i], 0);
     }
     assert_false(enter(f, slow[0], 900 * MIB));
-    expect_admitted(f, NULL); /* the other one may end */
+    expect_admitted(f, NULL); /* the other request may end */
     assert_false(enter(f, slow[1], 900 * MIB));
     expect_admitted(f, slow[0]);
-    assert_int_equal(slow[0]->admission.promised_bytes, 136 * MIB); /* all that is left */
+    assert_int_equal(slow[0]->admission.promised_bytes, 136 * MIB); /* all remaining memory */
     expect_admitted(f, NULL);
     memory_release(f->memory, 700 * MIB);
     leave(f, slow[0]);
@@ -612,9 +620,9 @@ static void requests_that_all_wait_for_more_memory_do_not_wait_for_ever(void **s
     expect_admitted(f, pair[1]);
     assert_false(enter(f, pair[1], 900 * MIB));
     (void)admission_sweep(f->admission, now_ns + 60 * NS_PER_S);
-    expect_admitted(f, NULL); /* the other one works: it will give back */
+    expect_admitted(f, NULL); /* the other request is active and will give memory back */
     assert_false(enter(f, pair[0], 900 * MIB));
-    expect_admitted(f, pair[0]); /* it is the older one */
+    expect_admitted(f, pair[0]); /* the older of the two */
     expect_admitted(f, NULL);
     leave(f, pair[0]);
     expect_admitted(f, pair[1]);
@@ -658,7 +666,7 @@ static void the_whole_budget_is_had_beside_small_requests_that_keep_to_their_par
     memory_release(f->memory, 1);
     end_small_request(f);
     expect_admitted(f, request);
-    assert_int_equal(request->admission.promised_bytes, most - kept); /* and the rest is free */
+    assert_int_equal(request->admission.promised_bytes, most - kept); /* the rest is free */
     memory_release(f->memory, kept);
     leave(f, request);
 }
@@ -681,7 +689,7 @@ static void a_client_with_its_full_part_begins_if_no_other_is_served(void **stat
     assert_false(enter(f, next[0], 500 * MIB));
     assert_false(enter(f, next[1], 500 * MIB));
     leave(f, before);
-    expect_admitted(f, next[0]); /* with which it has more than its half */
+    expect_admitted(f, next[0]); /* with this request the client exceeds its half */
     expect_admitted(f, NULL);
     leave(f, next[0]);
     expect_admitted(f, next[1]);
@@ -709,7 +717,7 @@ static void the_line_is_bounded_and_says_so_before_a_body_is_read(void **state)
     assert_int_equal(check(f, all, 2 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "--queue-depth"));
     struct client other = {0};
-    struct request *others = request_of(f, &other); /* of whom none waits yet */
+    struct request *others = request_of(f, &other); /* none of the other's requests waits yet */
     assert_int_equal(check(f, others, 2 * MIB, &wait_ns, &err), STATUS_OK);
     free(others);
     admission_close(f->admission);

@@ -1,5 +1,5 @@
-/* admission.h: requests that lack memory, requests that overtake them, and bodies that arrive too
- * slowly for the memory that they are promised. */
+/* admission.h: requests that lack memory, requests that overtake them, and bodies that arrive
+ * too slowly for their promised memory. */
 #include "tests/unit/fake_admission.h"
 
 #include <unistd.h>
@@ -37,13 +37,13 @@ static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
     struct request *overtake[2] = {request_of(f, &client), request_of(f, &client)};
     struct request *too_much = request_of(f, &client);
     assert_true(enter(f, held, 800 * MIB));
-    assert_false(enter(f, huge, 1000 * MIB)); /* which leaves 536 */
+    assert_false(enter(f, huge, 1000 * MIB)); /* 536 MiB remain for others */
     for (int i = 0; i < 2; i++) {
         assert_false(enter(f, overtake[i], 260 * MIB));
         expect_admitted(f, overtake[i]);
     }
     assert_false(enter(f, too_much, 50 * MIB));
-    expect_admitted(f, NULL); /* though there is room for it */
+    expect_admitted(f, NULL); /* not admitted, although memory is available */
     leave(f, held);
     expect_admitted(f, huge);
     expect_admitted(f, NULL);
@@ -55,7 +55,7 @@ static void a_request_does_not_wait_for_those_that_overtook_it(void **state)
     leave(f, too_much);
 }
 
-/* A claim of the whole budget, as long texts and packed bodies have. */
+/* Long texts and compressed bodies have a claim of the whole budget. */
 static void
 a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void **state)
 {
@@ -67,7 +67,7 @@ a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void 
     struct request *next = request_of(f, &client);
     assert_true(enter(f, held, 800 * MIB));
     assert_false(enter(f, all, memory_budget_large(f->memory)));
-    for (int i = 0; i < 2; i++) { /* an eighth of the budget in all */
+    for (int i = 0; i < 2; i++) { /* together an eighth of the budget */
         assert_false(enter(f, overtakes[i], 96 * MIB));
         expect_admitted(f, overtakes[i]);
     }
@@ -76,7 +76,7 @@ a_request_for_the_whole_budget_is_overtaken_only_while_it_waits_for_others(void 
     leave(f, held);
     expect_admitted(f, NULL);
     leave(f, overtakes[0]);
-    expect_admitted(f, NULL); /* or it would wait for ever */
+    expect_admitted(f, NULL); /* if others began now, `all` would wait without end */
     leave(f, overtakes[1]);
     expect_admitted(f, all);
     leave(f, all);
@@ -94,12 +94,12 @@ a_begun_request_that_lacks_memory_does_not_wait_for_requests_that_begin(void **s
     struct request *begins[2] = {request_of(f, &client), request_of(f, &client)};
     assert_true(enter(f, held, 400 * MIB));
     assert_true(enter(f, begun, 900 * MIB));
-    assert_false(enter(f, begun, 1400 * MIB)); /* which leaves 136 */
+    assert_false(enter(f, begun, 1400 * MIB)); /* 136 MiB remain for others */
     for (int i = 0; i < 2; i++) {
         assert_false(enter(f, begins[i], 100 * MIB));
     }
     expect_admitted(f, begins[0]);
-    expect_admitted(f, NULL); /* though there are 136 for the second */
+    expect_admitted(f, NULL); /* not the second one, although 136 MiB are free */
     leave(f, held);
     expect_admitted(f, begun);
     leave(f, begins[0]);
@@ -108,7 +108,7 @@ a_begun_request_that_lacks_memory_does_not_wait_for_requests_that_begin(void **s
     leave(f, begun);
 }
 
-/* Memory that a waiting request took while it looked small. */
+/* A waiting request may hold memory that it reserved while it looked small. */
 static void
 a_request_that_lacks_what_others_in_the_line_hold_begins_beside_those_that_overtook_it(
     void **state)
@@ -128,7 +128,7 @@ a_request_that_lacks_what_others_in_the_line_hold_begins_beside_those_that_overt
     admission_update(f->admission, before, 4 * MIB, 4 * MIB);
     expect_admitted(f, NULL);
     assert_false(enter(f, next[0], 4 * MIB));
-    expect_admitted(f, next[0]); /* the one before will give back */
+    expect_admitted(f, next[0]); /* the request before will give memory back */
     leave(f, before);
     expect_admitted(f, first);
     expect_admitted(f, NULL);
@@ -155,7 +155,7 @@ static void requests_that_all_wait_for_more_memory_are_not_overtaken(void **stat
     assert_int_equal(memory_reserve(f->memory, 0, 120 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[0], 1500 * MIB));
     assert_false(enter(f, small[0], 4 * MIB));
-    expect_admitted(f, small[0]); /* the other one works */
+    expect_admitted(f, small[0]); /* the other request is active */
     assert_int_equal(memory_reserve(f->memory, 0, 60 * MIB, NULL), STATUS_OK);
     assert_false(enter(f, pair[1], 1500 * MIB));
     assert_false(enter(f, small[1], 4 * MIB));
@@ -193,7 +193,7 @@ static void a_client_with_many_that_lack_memory_keeps_no_other_out(void **state)
     leave(f, held);
 }
 
-/* They come one after the other, as their client sends them. */
+/* The requests that overtake arrive one after the other, as their client sends them. */
 static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crowd(void **state)
 {
     struct fixture *f = *state;
@@ -208,7 +208,7 @@ static void the_time_of_those_that_overtake_is_not_taken_for_the_speed_of_a_crow
         struct request *small = request_of(f, &client);
         assert_false(enter(f, small, 4 * MIB));
         expect_admitted(f, small);
-        (void)usleep(1000); /* its client takes so long */
+        (void)usleep(1000); /* the client's pause between two requests */
         admission_finish(f->admission, small);
         leave(f, small);
     }

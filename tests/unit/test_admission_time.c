@@ -1,11 +1,12 @@
-/* admission.h: the time that is foretold to large requests, and what they cost. */
+/* admission.h: the estimated waiting time of large requests, and their cost. */
 #include "tests/unit/fake_admission.h"
 
 #include <string.h>
 #include <unistd.h>
 
-/* In a crowd 100 MiB take 20 ms each: whoever has less time than those before it need is
- * refused, and one that has waited too long is not begun. */
+/* Requests of 100 MiB take 20 ms each under load. A request is refused if the requests before
+ * it need more time than remains until its deadline. A waiting request that can no longer meet
+ * its deadline ends instead of beginning. */
 static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(void **state)
 {
     struct fixture *f = *state;
@@ -22,17 +23,17 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
         assert_int_equal(enter(f, crowd[i], 100 * MIB), i < ADMISSION_PLACES);
     }
     for (int i = 0; i < ADMISSION_PLACES; i++) {
-        /* Nothing is known before so many have finished as began together. */
+        /* There is no estimate until as many requests have finished as have begun together. */
         assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
         assert_int_equal(wait_ns, 0);
-        (void)usleep(20000); /* it takes so long */
+        (void)usleep(20000); /* the duration of the request */
         admission_finish(f->admission, crowd[i]);
         expect_admitted(f, crowd[i + ADMISSION_PLACES]);
     }
     new->arrival.deadline_ns = clock_now_ns() + 10 * NS_PER_MS;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, &err), STATUS_QUEUE_FULL);
     assert_non_null(strstr(err.detail, "deadline"));
-    assert_true(wait_ns > 100 * NS_PER_MS); /* five in the line, four that are active */
+    assert_true(wait_ns > 100 * NS_PER_MS); /* five requests wait, four are active */
     new->arrival.deadline_ns = clock_now_ns() + 3600 * NS_PER_S;
     assert_int_equal(check(f, new, 100 * MIB, &wait_ns, NULL), STATUS_OK);
     struct request *late = crowd[2 * ADMISSION_PLACES];
@@ -51,8 +52,9 @@ static void a_request_that_cannot_meet_its_deadline_is_refused_before_its_body(v
     }
 }
 
-/* Twice as many requests of 100 MiB and this cost as there are places, of these two in turn: the
- * first half is through one after the other, in 20 ms each, and the other half is active then. */
+/* Run twice as many requests as there are places, alternately of two clients, each with 100 MiB
+ * and this cost. The first half finishes one after the other, 20 ms each; then the second half
+ * is active. */
 static void pass_slowly_in_turn(struct fixture *f, struct client *one, struct client *two,
                                 uint64_t cost, struct request *crowd[2 * ADMISSION_PLACES])
 {
@@ -61,7 +63,7 @@ static void pass_slowly_in_turn(struct fixture *f, struct client *one, struct cl
         assert_int_equal(enter_at(f, crowd[i], 100 * MIB, cost), i < ADMISSION_PLACES);
     }
     for (int i = 0; i < ADMISSION_PLACES; i++) {
-        (void)usleep(20000); /* it takes so long */
+        (void)usleep(20000); /* the duration of the request */
         admission_finish(f->admission, crowd[i]);
         expect_admitted(f, crowd[i + ADMISSION_PLACES]);
     }
@@ -79,8 +81,9 @@ static void pass_slowly(struct fixture *f, struct client *client,
     pass_slowly_at(f, client, 100 * MIB, crowd);
 }
 
-/* Bodies come side by side: who begins beside three others is through when four are, not when
- * what is left of the three is. The header is judged by the same time as who waits. */
+/* Bodies arrive in parallel. So the estimate for a new request counts each active request in
+ * full, not only the rest of it. The check of a new header and the sweep of waiting requests
+ * use the same estimate. */
 static void the_estimate_for_a_new_request_includes_all_active_requests(void **state)
 {
     struct fixture *f = *state;
@@ -110,7 +113,7 @@ static void the_estimate_for_a_new_request_includes_all_active_requests(void **s
     }
 }
 
-/* How long it would take were it to begin now says nothing of one whose body has come in part. */
+/* The estimate for a new request does not apply to one whose body has partly arrived. */
 static void a_begun_request_is_not_ended_before_its_deadline(void **state)
 {
     struct fixture *f = *state;
@@ -136,7 +139,8 @@ static void a_begun_request_is_not_ended_before_its_deadline(void **state)
     }
 }
 
-/* A speed by which all are refused that have a deadline is measured again, though nobody waits. */
+/* If all requests with a deadline are refused because of the estimated speed, the speed is
+ * measured again, even if no request waits. */
 static void one_slow_request_does_not_raise_the_estimate_forever(void **state)
 {
     struct fixture *f = *state;
@@ -150,7 +154,7 @@ static void one_slow_request_does_not_raise_the_estimate_forever(void **state)
         leave(f, active[i]);
     }
     assert_int_equal(check(f, new, 100 * MIB, &slow_ns, NULL), STATUS_OK);
-    for (int i = 0; i < 40; i++) { /* four are active, and the next comes when one is through */
+    for (int i = 0; i < 40; i++) { /* four are active, and the next one arrives when one ends */
         struct request **one = &active[ADMISSION_PLACES + i % ADMISSION_PLACES];
         admission_finish(f->admission, *one);
         leave(f, *one);
@@ -176,7 +180,7 @@ static void idle_time_is_not_measured_as_time_of_requests(void **state)
     assert_true(enter(f, before, 100 * MIB));
     admission_finish(f->admission, before);
     leave(f, before);
-    (void)usleep(20000); /* nobody asks for so long */
+    (void)usleep(20000); /* a time without requests */
     const uint64_t from_ns = clock_now_ns();
     for (int i = 0; i < 2 * ADMISSION_PLACES; i++) {
         crowd[i] = request_of(f, &client);
@@ -195,9 +199,9 @@ static void idle_time_is_not_measured_as_time_of_requests(void **state)
     }
 }
 
-/* ---- what requests cost ---- */
+/* ---- cost of requests ---- */
 
-/* What one of 100 MiB and this cost is told. */
+/* Return the estimated wait of a request of 100 MiB and this cost. */
 static uint64_t foretold_ns(struct fixture *f, struct client *client, uint64_t cost)
 {
     struct request *new = request_of(f, client);
@@ -207,7 +211,7 @@ static uint64_t foretold_ns(struct fixture *f, struct client *client, uint64_t c
     return wait_ns;
 }
 
-/* a : b is in : to. */
+/* Check that a : b equals in : to. */
 static void expect_ratio(uint64_t a_ns, uint64_t b_ns, uint64_t in, uint64_t to)
 {
     const uint64_t expected_ns = b_ns / to * in;
@@ -221,8 +225,8 @@ static void leave_all(struct fixture *f, struct request **requests, int count)
     }
 }
 
-/* Ten times as slow a byte as others: those are not taken for as slow, neither beside them nor
- * after them. */
+/* Some requests cost ten times as much per byte as others. They do not raise the estimates for
+ * the cheaper ones tenfold, neither while they run nor afterwards. */
 static void the_time_that_is_foretold_goes_by_cost_and_not_by_memory(void **state)
 {
     struct fixture *f = *state;
@@ -243,7 +247,8 @@ static void the_time_that_is_foretold_goes_by_cost_and_not_by_memory(void **stat
     leave_all(f, cheap, ADMISSION_PLACES);
 }
 
-/* Clients have turns: of another's a client waits for as much as it has itself. */
+/* Clients alternate. So a client waits for at most as much work of another client as it has
+ * itself. */
 static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void **state)
 {
     struct fixture *f = *state;
@@ -253,7 +258,8 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
     struct request *dear[2 * ADMISSION_PLACES];
     pass_slowly_in_turn(f, &client, &second, 1000 * MIB, dear);
     const uint64_t dear_ns = foretold_ns(f, &client, 1000 * MIB);
-    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0); /* it may have a place at once */
+    /* `other` may have a place at once. */
+    assert_int_equal(foretold_ns(f, &other, 8000 * MIB), 0);
     leave(f, dear[0]);
     leave(f, dear[ADMISSION_PLACES]);
     struct request *own = request_of(f, &other);
@@ -266,7 +272,7 @@ static void a_client_is_told_no_more_of_anothers_time_than_it_takes_itself(void 
     leave_all(f, dear + ADMISSION_PLACES + 1, ADMISSION_PLACES - 1);
 }
 
-/* Bodies that arrive slowly show how fast their client sends. */
+/* Bodies that arrive slowly show only the speed of their client. */
 static void a_crowd_of_slow_bodies_does_not_show_how_fast_the_service_is(void **state)
 {
     struct fixture *f = *state;
@@ -333,7 +339,7 @@ static void a_waiting_request_is_ended_by_its_own_cost(void **state)
     assert_int_equal(admission_sweep(f->admission, now_ns), cheap->arrival.deadline_ns);
     expect_ended(f, dear, STATUS_DEADLINE_PASSED);
     expect_admitted(f, NULL);
-    cheap->arrival.deadline_ns = 0; /* however long this takes */
+    cheap->arrival.deadline_ns = 0; /* no deadline: may wait for any time */
     leave(f, crowd[ADMISSION_PLACES]);
     expect_admitted(f, cheap);
     leave(f, cheap);
@@ -341,7 +347,7 @@ static void a_waiting_request_is_ended_by_its_own_cost(void **state)
     leave_all(f, crowd + ADMISSION_PLACES + 1, ADMISSION_PLACES - 1);
 }
 
-/* A text says what it asks for only when it is read. */
+/* The cost of a text is known only when it is read. */
 static void a_cost_counts_from_when_it_is_known(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* Memory that is given back all at once. */
+/* arena.h: memory that is freed all at once. */
 #include "proto/arena.h"
 #include "tests/lib/unit.h"
 
@@ -9,7 +9,7 @@ enum {
     TAKES = 2000
 };
 
-/* Sizes from 0 to some 40 KiB, mostly small. */
+/* Sizes from 0 to about 40 KiB, mostly small. */
 static size_t size_of_take(size_t i)
 {
     return i % 50 == 0 ? i * 20 : i % 70;

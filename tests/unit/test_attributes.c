@@ -1,4 +1,4 @@
-/* Attributes as text, and the reach of a buffer. */
+/* Attributes as text, and the extent of a buffer. */
 #include "proto/attributes.h"
 #include "tests/lib/unit.h"
 
@@ -72,7 +72,7 @@ static void integers_are_decimal_and_of_64_bits(void **state)
     }
 }
 
-/* What was found, why it is none, and what is expected, in one sentence. */
+/* One sentence says what was found, why it is invalid, and what is expected. */
 static void a_refused_integer_says_what_is_wrong_with_it(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void reach_is_exact_and_overflow_is_no_reach(void **state)
             reaches[i].valid);
         assert_true(elements == (reaches[i].valid ? reaches[i].elements : 77));
     }
-    /* Of bytes, whose sum wraps, and of which there may be as many as 63 bits say. */
+    /* The extent of a byte tensor overflows, or has the largest value, INT64_MAX. */
     const int64_t far[] = {INT64_MAX, INT64_MAX, INT64_MAX};
     struct scan_desc desc = {.dtype = DTYPE_U8, .rank = 3, .sizes = {2, 2, 2}};
     uint64_t elements = 77;

@@ -1,4 +1,4 @@
-/* body.h: where the bytes of a body go, what is reserved for them, what is refused. */
+/* body.h: the destination of a body's bytes, the memory reserved for them, and refusals. */
 #include "server/job/body.h"
 
 #include "proto/content_guess.h"
@@ -21,8 +21,8 @@ struct fixture {
     struct config config;
     struct server server;
     struct request request;
-    bool packed;  /* what begins is gzip */
-    bool as_text; /* and wants a JSON answer */
+    bool packed;  /* the body is gzip */
+    bool as_text; /* a JSON answer is requested */
 };
 
 static int set_up(void **state)
@@ -60,7 +60,7 @@ static int tear_down(void **state)
     return leaked;
 }
 
-/* A raw float32 request of `shape`; length < 0: chunked. */
+/* Begin a raw float32 request of `shape`; length < 0: chunked. */
 static enum status begin_raw(struct fixture *f, const char *shape, int64_t length,
                              struct error *err)
 {
@@ -146,10 +146,11 @@ static void a_large_payload_waits_until_codec_threads_have_made_its_pages(void *
 }
 
 enum {
-    ADMITTED_BYTES = 8 << 20 /* with the claim of one that is not slow */
+    ADMITTED_BYTES = 8 << 20 /* claim of a request whose body is not slow */
 };
 
-/* Land `whole` bytes of a text with a pool at hand; returns how often its pages had to be made. */
+/* Receive `whole` bytes of a text, with a pool for preparing pages; returns how often pages had
+ * to be prepared. */
 static int land_text(struct fixture *f, size_t whole, struct error *err)
 {
     struct request *request = &f->request;
@@ -195,7 +196,7 @@ static void so_does_one_of_unknown_length_once_it_is_long(void **state)
     struct fixture *f = *state;
     struct error err = ERROR_INIT;
     assert_int_equal(begin_json(f, -1, &err), STATUS_OK);
-    assert_int_equal(land_text(f, 3 << 20, &err), 3); /* of 1, 2 and 4 MiB */
+    assert_int_equal(land_text(f, 3 << 20, &err), 3); /* for buffers of 1, 2 and 4 MiB */
     assert_int_equal(f->request.body.head_bytes, 3 << 20);
 }
 
@@ -228,7 +229,8 @@ static void pages_prepared_for_a_stalled_text_are_released_except_charged_bytes(
     for (size_t i = 0; i < CAME; i++) {
         assert_int_equal(request->body.head.bytes[i], 'x');
     }
-    body_forget_pages(request); /* there are none any more */
+    /* No prepared pages remain: the call has no effect. */
+    body_forget_pages(request);
     assert_true(request->body.head.block.touched >= request->memory.reserved_bytes);
 }
 
@@ -251,7 +253,7 @@ a_packed_body_is_charged_as_it_comes_and_its_pages_go_back_as_those_of_a_text(vo
                     2 * CAME + slab_page_bytes());
 }
 
-/* A packed raw request of 16384 float32 numbers, fed in pieces. */
+/* Feed a compressed raw request of 16384 float32 numbers in pieces. */
 static size_t feed_packed(struct fixture *f, bool declared, struct error *err)
 {
     static char text[65536];
@@ -287,7 +289,7 @@ static void a_packed_body_is_kept_and_lands_when_it_is_unpacked(void **state)
         assert_null(f->request.body.inflate);
         assert_int_equal(f->request.memory.reserved_bytes, 65536);
         assert_int_equal(body_unpack(&f->request, UINT64_MAX, &err),
-                         STATUS_OK); /* nothing is left to do */
+                         STATUS_OK); /* no work remains */
         assert_int_equal(f->request.body.payload_received, 65536);
         int failed = tear_down(state);
         assert_int_equal(failed, 0);
@@ -317,7 +319,7 @@ static void unpacking_is_given_up_between_two_steps(void **state)
     assert_int_equal(f->request.body.payload_received, 0);
 }
 
-/* 4 MiB of one byte, which packs to some 4 KB. */
+/* 4 MiB of one byte value, compressed to about 4 KB. */
 static void unpacking_goes_in_short_steps_and_stops_where_it_is_told_to(void **state)
 {
     enum {
@@ -379,7 +381,7 @@ static void a_packed_body_may_unpack_to_the_limit_and_no_further(void **state)
     }
 }
 
-/* Feed without end: the body is too long once it is over its limit. */
+/* Feed bytes until the body is refused, which must happen as soon as it exceeds its limit. */
 static void takes_up_to_4_mib(struct fixture *f)
 {
     static char piece[65536];
@@ -420,7 +422,7 @@ static void a_wrong_length_of_a_large_body_is_refused_before_it_arrives(void **s
     assert_int_equal(begin_raw(f, "2,10000", 80001, &err), STATUS_LENGTH_MISMATCH);
 }
 
-/* Its first bytes say what it may be instead; no memory is taken for more of it. */
+/* The first bytes of the body show its actual type. No memory is reserved for the rest. */
 static void wrong_length_of_a_small_body_is_refused_at_its_first_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -626,7 +628,7 @@ static void payload_behind_a_long_head_waits_for_its_decoding(void **state)
     struct error err = ERROR_INIT;
     char json[3000];
     char payload[5000];
-    /* Longer than inline_json_bytes. */
+    /* The JSON header is longer than inline_json_bytes. */
     int head =
         snprintf(json, sizeof json,
                  "{\"id\":\"1\",%*s\"inputs\":[{\"name\":\"x\",\"shape\":[1250],\"datatype\":"

@@ -1,4 +1,4 @@
-/* Byte counts in settings and sentences. */
+/* Byte counts in settings and messages. */
 #include "proto/byte_size.h"
 
 #include "tests/lib/unit.h"

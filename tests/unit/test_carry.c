@@ -21,7 +21,7 @@ static struct carry_head head_of(enum dtype dtype, uint64_t lines, uint64_t posi
     return (struct carry_head){.dtype = dtype, .lines = lines, .position = position};
 }
 
-/* The sums of at most so many lines, and the carry that they become in place. */
+/* Sums of a few lines; they are converted to a carry in place. */
 struct made {
     _Alignas(8) unsigned char bytes[4096];
     uint64_t count;
@@ -33,7 +33,7 @@ static struct exact_sum *sum_of(struct made *made, const struct carry_head *head
                                         line * carry_sum_bytes(head->dtype));
 }
 
-/* Words from `low` on, the rest of the sum as garbage. */
+/* Write words from `low` on; the rest of the sum is garbage. */
 static void put_sum(struct exact_sum *sum, unsigned flags, unsigned low, unsigned count,
                     const uint64_t *words)
 {
@@ -52,7 +52,7 @@ static void encode(struct made *made, const struct carry_head *head)
     assert_int_equal(carry_encode(head, made->bytes, NULL, &made->count, &err), STATUS_OK);
 }
 
-/* The sums of a carry that is fine by itself. */
+/* Check the head and the CRC of a carry, and decode its sums. */
 static enum status decode(const unsigned char *bytes, uint64_t count, void *sums,
                           struct error *err)
 {
@@ -70,7 +70,7 @@ static void seal(struct made *made)
     memcpy(made->bytes + 12, &crc.value, 4);
 }
 
-/* Three lines of float64: 2^64 - 1 units, -2 units, and nothing but -0.0. */
+/* Three lines of float64: 2^64 - 1 units, -2 units, and only -0.0. */
 static struct carry_head make_three(struct made *made)
 {
     static const uint64_t odd[] = {UINT64_MAX, 0};
@@ -90,7 +90,7 @@ a_carry_of_floats_has_a_descriptor_a_line_and_the_words_that_are_needed(void **s
     (void)state;
     static const unsigned char lines[] = {
         0,    0,    0,    2,    0,    0,    0,    1,    8,    0,    0,    0,
-        0,    0,    0,    0,                                                 /* filled up */
+        0,    0,    0,    0,                                                 /* padding */
         0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,    0,    0,    0, /* line 0 */
         0,    0,    0,    0,    0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF};
     struct made made;
@@ -118,7 +118,7 @@ static void equal_sums_have_equal_bytes_however_they_are_kept(void **state)
     encode(&other, &head);
     assert_int_equal(made.count, other.count);
     assert_memory_equal(made.bytes, other.bytes, made.count);
-    /* Whatever was summed before a NaN or an infinity. */
+    /* The sum before a NaN or an infinity does not matter. */
     put_sum(sum_of(&made, &head, 0), EXACT_SUM_NAN, 1, 2, plain);
     put_sum(sum_of(&other, &head, 0), EXACT_SUM_PLUS | EXACT_SUM_MINUS | EXACT_SUM_MORE, 0, 0,
             NULL);
@@ -193,7 +193,7 @@ static void lines_that_begin_are_a_carry_at_position_0(void **state)
     }
 }
 
-/* Each with its CRC-32 as it should be. */
+/* Each carry has a correct CRC-32. */
 static void a_carry_that_no_part_answers_is_refused(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void a_carry_that_no_part_answers_is_refused(void **state)
         unsigned char low;
         unsigned char count;
         uint64_t words[3];
-        const char *says; /* NULL: it is fine */
+        const char *says; /* NULL: the carry is valid */
     } cases[] = {
         {9, 0, 0, 1, 1, {5}, NULL},
         {9, 0, 0, 0, 0, {0}, NULL},
@@ -224,7 +224,7 @@ static void a_carry_that_no_part_answers_is_refused(void **state)
         {9, 0, 0, 0, 2, {0, 5}, "words that add nothing"},
         {9, 0, 0, 0, 2, {5, 0}, "words that add nothing"},
         {9, 0, 0, 0, 2, {UINT64_MAX - 1, UINT64_MAX}, "words that add nothing"},
-        {9, 0, 0, 4, 1, {UINT64_C(1) << 24}, NULL}, /* 2^280: nine of almost 2^277 */
+        {9, 0, 0, 4, 1, {UINT64_C(1) << 24}, NULL}, /* 2^280 is less than 9 * 2^277 */
         {9, 0, 0, 4, 1, {UINT64_C(1) << 25}, "so few elements do not have"},
         {1, 0, 0, 4, 1, {UINT64_C(1) << 22}, "so few elements do not have"},
         {9, 0, 0, 4, 1, {0 - (UINT64_C(1) << 26)}, "so few elements do not have"},
@@ -373,7 +373,7 @@ static void a_carry_of_the_first_version_is_refused_by_its_version(void **state)
     assert_non_null(strstr(err.detail, "of version 1, this server knows version 2"));
 }
 
-/* Whatever its CRC says. */
+/* The refusal does not depend on the CRC. */
 static void invalid_values_of_header_bytes_are_refused(void **state)
 {
     (void)state;
@@ -571,13 +571,13 @@ static void base64_is_read_as_it_was_written_and_nothing_else(void **state)
     }
 }
 
-/* As PHP writes '/', .NET '+' and Gson '='. */
+/* PHP escapes '/', .NET '+' and Gson '='. */
 static void base64_may_have_the_escapes_that_json_has_for_it(void **state)
 {
     (void)state;
     static const struct {
         const char *text;
-        const char *bytes; /* NULL: no base64 */
+        const char *bytes; /* NULL: invalid base64 */
     } cases[] = {
         {"\\/\\/\\/\\/", "\xFF\xFF\xFF"},
         {"\\u002B\\u002b++", "\xFB\xEF\xBE"},

@@ -1,4 +1,4 @@
-/* client.h: who is a client, what is refused to it, and when it is told to come again. */
+/* client.h: the identity of a client, its refusals, and when it may retry. */
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/sched/client.h"
@@ -41,7 +41,7 @@ static void of_bodies_that_come_in_pieces_only_the_one_that_is_ahead_goes_on(voi
     (void)state;
     assert_true(sends(1, 600, 0));
     assert_true(sends(2, 300, 0));
-    assert_true(sends(1, 600, 0)); /* is past its second now */
+    assert_true(sends(1, 600, 0)); /* the client has used up its second */
     assert_false(sends(2, 300, 0));
     assert_true(sends(1, 600, 0));
     assert_false(sends(3, 0, 1));
@@ -65,7 +65,8 @@ static void bytes_that_never_arrived_do_not_count(void **state)
     assert_true(sends(2, 1, 0));
 }
 
-/* What takes longer than a day counts as a day: what never came is taken from that. */
+/* Announced bytes count as at most a day of sending time. After the body this time is replaced
+ * by that of the received bytes, which is also at most a day. */
 static void a_client_that_announces_more_than_a_day_pays_only_for_received_bytes(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void requests_over_the_limit_wait_as_long_as_those_before_took(void **sta
     assert_true(client_begin_request(&client, 2, &wait_ns));
     wait_ns = 1;
     assert_false(client_begin_request(&client, 2, &wait_ns));
-    assert_int_equal(wait_ns, 0); /* nothing is known yet */
+    assert_int_equal(wait_ns, 0); /* no measurement exists yet */
     client_end_request(&client, 8 * NS_PER_S);
     client_end_request(&client, 8 * NS_PER_S);
     assert_true(client_begin_request(&client, 1, &wait_ns));
@@ -102,11 +103,13 @@ static void memory_over_the_limit_is_waited_for_in_proportion(void **state)
     client_give_memory(&client, 800, 10 * NS_PER_S);
     assert_true(client_take_memory(&client, 800, 1000, &wait_ns));
     assert_false(client_take_memory(&client, 400, 1000, &wait_ns));
-    assert_int_equal(wait_ns / NS_PER_MS, 2500); /* for a quarter of what it holds */
+    /* The wait is the time until a quarter of the held memory is given back. */
+    assert_int_equal(wait_ns / NS_PER_MS, 2500);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_S, 10);
     assert_true(client_take_memory(&client, 8, 1000, &wait_ns));
-    client_give_memory(&client, 8, 0); /* short ones say little of what waits for the long */
+    /* A short request hardly affects the estimate for long ones. */
+    client_give_memory(&client, 8, 0);
     assert_false(client_take_memory(&client, 1000, 1000, &wait_ns));
     assert_int_equal(wait_ns / NS_PER_MS, 9900);
 }
@@ -131,7 +134,7 @@ static void a_name_is_a_client_of_its_kind_and_who_was_ahead_is_known_again(void
     clients_destroy(clients);
 }
 
-/* Are they one client? */
+/* Return whether both addresses belong to one client. */
 static bool are_one(const char *one, const char *other)
 {
     struct clients *clients = NULL;
@@ -158,8 +161,8 @@ static void an_address_is_a_client_and_of_ipv6_its_network_is(void **state)
     assert_false(are_one("192.0.2.1", "192.0.2.2"));
     assert_true(are_one("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(are_one("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(are_one("unix", "::1"));              /* whose network is all 0 */
-    assert_false(are_one("192.0.2.1", "c000:201::1")); /* begins alike */
+    assert_false(are_one("unix", "::1"));              /* ::1: all network bytes are 0 */
+    assert_false(are_one("192.0.2.1", "c000:201::1")); /* equal first bytes */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* client_chain.h: which chains of certificates GnuTLS is given to decode. */
+/* client_chain.h: which certificate chains are passed to GnuTLS for decoding. */
 #include "server/http/client_chain.h"
 #include "tests/lib/unit.h"
 
@@ -19,7 +19,7 @@ struct signer {
     gnutls_x509_privkey_t key;
 };
 
-/* An authority whom the server believes, a stranger, and the message that a test makes. */
+/* An authority that the server trusts, an unknown one, and the message of a test. */
 struct fixture {
     struct signer authority;
     struct signer stranger;
@@ -31,7 +31,7 @@ struct fixture {
     struct error err;
 };
 
-/* Tag and length of a list of names. */
+/* Write tag and length of a list of names. */
 static size_t begin_names(uint8_t *list, size_t bytes)
 {
     size_t count = 0;
@@ -46,7 +46,8 @@ static size_t begin_names(uint8_t *list, size_t bytes)
     return count;
 }
 
-/* GnuTLS has the raw names of certificates that it has read alone: read what is signed. */
+/* GnuTLS knows the raw names only of certificates that it has parsed: parse the signed
+ * certificate. */
 static void sign(struct signer *made, const struct signer *by)
 {
     gnutls_datum_t der;
@@ -60,7 +61,8 @@ static void sign(struct signer *made, const struct signer *by)
     gnutls_free(der.data);
 }
 
-/* A certificate of this name, of one signer or of itself; der: an extension, NULL: none. */
+/* Issue a certificate with this name, signed by a signer or by itself; der: an extension, NULL:
+ * none. */
 static struct signer issue_with(const char *name, const struct signer *by, const char *oid,
                                 const uint8_t *der, size_t count)
 {
@@ -89,7 +91,7 @@ static struct signer issue_with(const char *name, const struct signer *by, const
     return made;
 }
 
-/* With so many alternative names. */
+/* Issue a certificate with a number of alternative names. */
 static struct signer issue(const char *name, const struct signer *by, size_t names)
 {
     uint8_t list[NAMES_BYTES];
@@ -139,7 +141,7 @@ static void put_number(uint8_t *at, size_t bytes, size_t number)
     }
 }
 
-/* Where the list's length is. */
+/* Return the position of the list's length. */
 static size_t list_at(const struct fixture *f)
 {
     return f->tls13 ? 1 : 0;
@@ -172,7 +174,7 @@ static void add(struct fixture *f, const struct signer *made)
     gnutls_free(der.data);
 }
 
-/* Check the first bytes of the message, in a copy at whose end memory ends. */
+/* Check the first bytes of the message, in a copy that ends at the end of its allocation. */
 static enum status check_begin(struct fixture *f, size_t count)
 {
     uint8_t *copy = malloc(count + 1);
@@ -223,14 +225,14 @@ static void a_chain_that_names_an_authority_passes_in_both_versions(void **state
         add(f, &between);
         assert_int_equal(check(f), STATUS_OK);
         begin_message(f);
-        add(f, &made); /* nobody known has signed it */
+        add(f, &made); /* signed by `between`, which is not in the message */
         expect_refused(f, GNUTLS_A_UNKNOWN_CA, "its issuer is unknown");
         forget(&made);
         forget(&between);
     }
 }
 
-/* The file of --tls-client-ca may have the client's own certificate. */
+/* The file of --tls-client-ca may contain the client's own certificate. */
 static void a_certificate_that_is_itself_believed_passes(void **state)
 {
     struct fixture *f = *state;
@@ -307,8 +309,8 @@ static void every_beginning_of_a_message_is_refused(void **state)
         for (size_t count = 0; count < f->count; count++) {
             assert_int_equal(check_begin(f, count), STATUS_INVALID_REQUEST);
         }
-        for (size_t count = 1; count < f->count - list_at(f) - 6;
-             count++) { /* of the bytes alone */
+        /* Cut the certificate itself, in a message whose lengths are correct. */
+        for (size_t count = 1; count < f->count - list_at(f) - 6; count++) {
             uint8_t bytes[4096];
             struct fixture *other = calloc(1, sizeof *other);
             assert_non_null(other);
@@ -324,7 +326,8 @@ static void every_beginning_of_a_message_is_refused(void **state)
     }
 }
 
-/* Some of them still name the authority: GnuTLS decides. None is read beyond its end. */
+/* Some changed messages still name the authority, so they pass, and GnuTLS would decide. No
+ * message is read beyond its end. */
 static void a_message_with_one_bit_changed_anywhere_is_refused_or_passes(void **state)
 {
     struct fixture *f = *state;
@@ -338,14 +341,15 @@ static void a_message_with_one_bit_changed_anywhere_is_refused_or_passes(void **
     assert_in_range(refused, f->count / 2, 8 * f->count - 1);
 }
 
-/* Decoders of BER find the end of such a list of names, wherever it is. */
+/* The extension begins with an indefinite length, which DER forbids. BER decoders search for
+ * the end of the list, so every two bytes count as one name. */
 static void an_extension_that_is_no_der_counts_by_its_bytes(void **state)
 {
     struct fixture *f = *state;
     for (size_t names = 126; names <= 128; names++) {
         uint8_t text[2 + 2 * 128 + 2] = {0x30, 0x80};
         for (size_t i = 0; i < names; i++) {
-            text[2 + 2 * i] = 0x82; /* a name of no bytes */
+            text[2 + 2 * i] = 0x82; /* a name without bytes */
         }
         struct signer made =
             issue_with("client", &f->authority, "1.2.3.4", text, 2 + 2 * names + 2);

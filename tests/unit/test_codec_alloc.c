@@ -1,5 +1,6 @@
-/* Requests of every format with the first, second, third ... allocation failing until none
- * does: each time OUT_OF_MEMORY and nothing left behind, at last the answer. */
+/* Requests of every format; the first, second, third ... allocation fails, until none does.
+ * Each failure must give OUT_OF_MEMORY without a leak, and the last run must give the
+ * answer. */
 #include "tests/lib/unit.h"
 #include "tests/unit/codec_run.h"
 #include "tests/unit/failing_memory.h"
@@ -23,7 +24,7 @@ static const struct {
      10 + 57 + 8},
 };
 
-/* Runs until nothing fails; how often something did. */
+/* Run until no allocation fails; returns the number of failures. */
 static int run_with_failures(size_t i, enum codec_format answer)
 {
     size_t bytes = requests[i].bytes > 0 ? requests[i].bytes : strlen(requests[i].body);
@@ -58,7 +59,7 @@ static void every_failing_allocation_gives_an_error_and_leaks_nothing(void **sta
     }
 }
 
-/* For who reads a variable that was not set. */
+/* Fill the stack with a value, which code that reads an uninitialized variable would find. */
 static __attribute__((noinline)) void leave_on_the_stack(char value)
 {
     volatile char left[32768];
@@ -67,7 +68,8 @@ static __attribute__((noinline)) void leave_on_the_stack(char value)
     }
 }
 
-/* Allocations of the first request, of which the Nth fails. */
+/* Run the first request with this value on the stack; its Nth allocation fails. Returns the
+ * number of allocations. */
 static long allocations_after(char left, long nth)
 {
     struct run run;
@@ -80,7 +82,8 @@ static long allocations_after(char left, long nth)
     return memory.allocations;
 }
 
-/* By jansson's code for a number that is too large a body is read again. */
+/* A failing allocation must not be mistaken for jansson's error "number too large", after which
+ * the body is parsed again. */
 static void uninitialized_stack_memory_has_no_effect(void **state)
 {
     (void)state;

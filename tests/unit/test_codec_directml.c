@@ -1,6 +1,6 @@
-/* The operator of the DirectML door: one test per statement of its reference page, in the order
- * of the page (docs/dialects.md has the table). The rules of the tensors are in
- * test_directml_tensor.c. */
+/* The operator of the DirectML API: one test per statement of its reference page, in the order
+ * of the page (docs/dialects.md has the table). test_directml_tensor.c tests the rules of
+ * tensors. */
 #include "tests/unit/dialect_run.h"
 
 #include <stdio.h>
@@ -55,7 +55,7 @@ static enum status run(struct parts parts)
     return probe_json(&probe, &codec_directml, body);
 }
 
-/* The answer's numbers are these; its type and sizes those of the request. */
+/* Check the answer's numbers; its type and sizes must be those of the request. */
 static void gives(struct parts parts, const char *data)
 {
     char want[1024];
@@ -189,7 +189,7 @@ static void the_output_must_have_the_same_dimension_count(void **state)
     refused(parts, STATUS_INVALID_SHAPE, "desc.OutputTensor.Sizes");
 }
 
-/* The probe compares the answer with head_max(), of which its numbers are the most here. */
+/* The probe compares the answer with head_max(); here, most of the answer is numbers. */
 static void a_long_answer_has_the_room_that_is_foretold(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void levels_are_named_with_or_without_prefix(void **state)
     }
 }
 
-/* Every type at a level: accepted if listed, with its values as they are. */
+/* Check every type at a level: accepted with unchanged values if listed, else refused. */
 static void supports(const char *level, const char *const *types, size_t count)
 {
     static const char *const all[] = {"FLOAT32", "FLOAT16", "FLOAT64", "INT8",   "INT16",
@@ -346,7 +346,8 @@ static void supports(const char *level, const char *const *types, size_t count)
     }
 }
 
-/* Tensors of 0 to 9 dimensions of size 1 are accepted from `least` to `most` of them. */
+/* Check that tensors of 0 to 9 dimensions of size 1 are accepted from `least` to `most`
+ * dimensions. */
 static void dimensions(const char *level, int least, int most)
 {
     char quoted[64];

@@ -1,5 +1,6 @@
-/* Every tests/golden/<format>/<case>: the request through its codec, with the oracle as device,
- * must give the response to the byte. The files come from NumPy (tests/golden/generate.py). */
+/* Every tests/golden/<format>/<case>: the request, run through its codec with the oracle as
+ * device, must give exactly the bytes of the response. The files come from NumPy
+ * (tests/golden/generate.py). */
 #include "tests/lib/unit.h"
 #include "tests/unit/codec_run.h"
 
@@ -24,7 +25,7 @@ static struct file read_file(const char *path)
     return file;
 }
 
-/* Cut the lines before the empty one apart; the rest is the body. */
+/* End the header lines at the empty line. Returns the body behind it. */
 static struct byte_view split_body(struct file *file)
 {
     char *gap = strstr(file->bytes, "\n\n");
@@ -34,7 +35,7 @@ static struct byte_view split_body(struct file *file)
     return (struct byte_view){body, file->count - (size_t)(body - file->bytes)};
 }
 
-/* The value of a header line, "" if there is none; static. */
+/* Return the value of a header line, "" if there is none; static. */
 static const char *header(const char *lines, const char *name)
 {
     static char value[2048];

@@ -1,4 +1,5 @@
-/* The JSON format of /v1/cumsum: what it takes, what it refuses and whom it blames. */
+/* The JSON format of /v1/cumsum: accepted and refused documents, and the fields that errors
+ * name. */
 #include "tests/lib/unit.h"
 #include "tests/unit/codec_run.h"
 
@@ -31,8 +32,8 @@ static void nested_in_nested_out_and_flat_in_flat_out(void **state)
     expect("{\"data\":[[[7]]]}", "{\"dtype\":\"int64\",\"shape\":[1,1,1],\"data\":[[[7]]]}");
 }
 
-/* Of answers without numbers, where each byte counts: run_request() compares them with
- * head_max(). */
+/* run_request() compares each answer with head_max(). These answers have no numbers, so each
+ * byte counts. */
 static void the_longest_lists_and_a_long_carry_have_the_room_that_is_foretold(void **state)
 {
     (void)state;
@@ -81,8 +82,7 @@ static void a_whole_number_is_an_integer_however_it_is_written(void **state)
     expect(
         "{\"data\":[9007199254740993.0],\"dtype\":\"uint64\",\"strides\":[1e0],\"shape\":[1]}",
         "{\"dtype\":\"uint64\",\"shape\":[1],\"data\":[9007199254740993]}");
-    /* The type that is left to the numbers is another question: how they are written
-     * decides. */
+    /* Without "dtype" the type depends on how the numbers are written. */
     expect("{\"data\":[1.0,2]}", "{\"dtype\":\"float64\",\"shape\":[2],\"data\":[1.0,3.0]}");
 }
 

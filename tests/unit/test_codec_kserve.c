@@ -1,5 +1,4 @@
-/* The Open Inference Protocol door: requests and answers as unmodified clients send and read
- * them. */
+/* The Open Inference Protocol API: requests and answers in the form of unmodified clients. */
 #include "tests/unit/dialect_run.h"
 
 #include "proto/models.h"
@@ -11,7 +10,7 @@ static char request[8192];
 
 #define X_2X2 "{\"name\":\"x\",\"shape\":[2,2],\"datatype\":\"FP32\",\"data\":[1,2,3,4]}"
 
-/* `head` is what precedes "inputs", with its comma. */
+/* `head`: the members before "inputs", with a comma at the end. */
 static const char *request_of(const char *head, const char *inputs, const char *outputs)
 {
     snprintf(request, sizeof request, "{%s\"inputs\":[%s]%s%s}", head, inputs,
@@ -102,7 +101,7 @@ static void unknown_top_level_keys_are_ignored(void **state)
           Y_2X2("[1.0,2.0,4.0,6.0]"));
 }
 
-/* As in Triton, which reads the members that it knows. */
+/* Triton also reads only the members that it knows. */
 static void unknown_members_of_tensors_are_ignored_and_unknown_parameters_refused(void **state)
 {
     (void)state;
@@ -280,7 +279,7 @@ static void zero_size_tensors_are_fine_with_null_data_or_none(void **state)
         gives(request_of("", input, NULL),
               ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[0,3],\"data\":[]"));
     }
-    /* binary and empty: no framing, but the size that clients look for */
+    /* A binary, empty output has no framing, but it has the size that clients look for. */
     gives(request_of("\"parameters\":{\"binary_data_output\":true},", input, NULL),
           ANSWER("cumsum", "\"datatype\":\"FP32\",\"shape\":[0,3],"
                            "\"parameters\":{\"binary_data_size\":0}"));
@@ -436,9 +435,9 @@ static void a_raw_request_takes_parameters_from_the_query(void **state)
     const char *both[] = {"binary_data_output", "false", "binary_data_output", "true", NULL};
     memcpy(probe.query, both, sizeof both);
     assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_INVALID_FIELD);
-    probe.query[3] = "0"; /* what is said twice must agree */
+    probe.query[3] = "0"; /* values given twice must agree */
     assert_int_equal(raw("cumsum", floats, sizeof floats), STATUS_OK);
-    /* elsewhere the query is ignored */
+    /* in other routes the query is ignored */
     gives(request_of("", X_2X2, NULL), Y_2X2("[1.0,2.0,4.0,6.0]"));
     probe.query[0] = NULL;
 }
@@ -463,11 +462,12 @@ static void tensors_may_lie_in_shared_memory(void **state)
     assert_memory_equal(probe.shm_out, y_binary, 24);
     run(request_of("", X_2X2,
                    "[{\"name\":\"y\",\"parameters\":{\"shared_memory_region\":\"out\","
-                   "\"shared_memory_byte_size\":16}}]")); /* which is all of it */
+                   "\"shared_memory_byte_size\":16}}]")); /* the whole region */
     assert_string_equal(probe.call.output_shm.region, "out");
 }
 
-/* Of unknown length, too, where a raw request is all head. */
+/* Test requests of unknown length, without Inference-Header-Content-Length and with the value
+ * 0. */
 static void a_carry_before_the_body_is_refused(void **state)
 {
     (void)state;
@@ -554,7 +554,7 @@ static void shared_memory_parameters_are_checked(void **state)
             STATUS_INVALID_FIELD, "inputs[1]");
 }
 
-/* The probe compares the answer with head_max(): of what is no element each byte counts here. */
+/* The probe compares the answer with head_max(): here each byte outside the elements counts. */
 static void the_longest_head_has_the_room_that_is_foretold(void **state)
 {
     (void)state;
@@ -580,7 +580,7 @@ static void the_longest_head_has_the_room_that_is_foretold(void **state)
     run(request_of("", input, NULL));
 }
 
-/* Each is one of 2^62 bytes. */
+/* Each input claims 2^62 bytes. */
 static void lengths_of_binary_inputs_do_not_wrap(void **state)
 {
     (void)state;
@@ -599,7 +599,7 @@ static void however_many_inputs_there_are_no_name_is_there_twice(void **state)
     for (int i = 0; i < 40; i++) {
         strcat(inputs, "," X_2X2);
     }
-    refused(request_of("", inputs, NULL), STATUS_INVALID_JSON, ""); /* so many arrays */
+    refused(request_of("", inputs, NULL), STATUS_INVALID_JSON, ""); /* too many arrays */
     strcpy(inputs, X_2X2);
     for (int i = 0; i < 40; i++) {
         strcat(inputs, ",{\"name\":\"x\"}");

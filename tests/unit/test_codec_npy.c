@@ -1,4 +1,4 @@
-/* NPY: header literals good and bad, and the codec around them. */
+/* NPY: valid and invalid header literals, and the codec for them. */
 #include "proto/npy_header.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/codec_run.h"
@@ -7,7 +7,7 @@ enum {
     FILE_MAX = 4096
 };
 
-/* Magic, version and dict as one head; returns its length. */
+/* Write magic, version and dict as one head; returns its length. */
 static size_t make_head(char *out, int major, const char *dict)
 {
     size_t length = strlen(dict);
@@ -95,7 +95,7 @@ static void headers_are_parsed_as_the_literals_they_are(void **state)
     }
 }
 
-/* Spellings of one type, with the byte order in front where it stands. */
+/* Spellings of one type, preceded by the byte order if it matters. */
 static const struct {
     const char *descr;
     enum dtype dtype;
@@ -221,8 +221,9 @@ static void headers_that_are_anything_else_are_refused(void **state)
     }
 }
 
-/* Steps that NumPy takes in silence and that change sums: a byte holds no count of 300, a view of a
- * big-endian array swaps its bytes, a real part forgets the imaginary one. */
+/* The advice must not name conversions that NumPy does silently and that change sums: a byte
+ * cannot hold a count of 300, a view of a big-endian array swaps its bytes, a real part drops
+ * the imaginary part. */
 static void no_advice_names_a_step_that_makes_sums_wrong(void **state)
 {
     static const char *const types[] = {"<c8", "<c16",    "<c32",   "|O",   "|S5",

@@ -1,4 +1,4 @@
-/* The OpenVINO door: one test per statement of the CumSum-3 page, in the order of the page
+/* The OpenVINO API: one test per statement of the CumSum-3 page, in the order of the page
  * (docs/dialects.md has the table), then the framing of binary requests. */
 #include "tests/unit/dialect_run.h"
 
@@ -70,7 +70,7 @@ static void example_4_exclusive_and_reverse(void **state)
           OUTPUT("[14.0,12.0,9.0,5.0,0.0]"));
 }
 
-/* The probe compares the answer with head_max(), of which its numbers are the most here. */
+/* The probe compares the answer with head_max(); here, most of the answer is numbers. */
 static void a_long_answer_has_the_room_that_is_foretold(void **state)
 {
     (void)state;

@@ -17,7 +17,7 @@ static void every_type_answers_its_own_bytes_and_headers(void **state)
         char body[6 * 8];
         char expected[6 * 8];
         struct run run;
-        memset(body, 0, sizeof body); /* zeros are zeros in every type */
+        memset(body, 0, sizeof body); /* zero bytes are zero in every type */
         (void)snprintf(query, sizeof query, "dtype=%s&shape=1,2,3&axis=-1", info->name);
         memcpy(expected, body, sizeof body);
         post(query, body, 6 * info->bytes, &run);

@@ -1,4 +1,4 @@
-/* completion.h: order, wake-ups, and many posters at once. */
+/* completion.h: order, wake-ups, and many concurrent posters. */
 #include "server/base/clock.h"
 #include "tests/lib/unit.h"
 #include "tests/unit/fake_request.h"

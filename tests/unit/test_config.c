@@ -1,4 +1,5 @@
-/* config.h: every flag both ways, bounds, suffixes, errors that help, generated texts. */
+/* config.h: every flag on the command line and in the environment, bounds, suffixes, helpful
+ * errors, generated texts. */
 #include "kernels/machine.h"
 #include "server/base/config.h"
 #include "server/base/machine.h"
@@ -63,13 +64,14 @@ static void defaults_that_depend_on_the_machine_are_filled_in(void **state)
     const char *environment[] = {NULL};
     assert_int_equal(parse(NULL, environment, &config, &err), STATUS_OK);
     assert_true(config.memory_budget > SIZE_MIB);
-    assert_true(config.memory_budget <= machine_available_bytes() * 3 / 4); /* half of it */
+    /* The default is one half. */
+    assert_true(config.memory_budget <= machine_available_bytes() * 3 / 4);
     assert_int_equal(config.cpus, machine_cores());
     assert_int_equal(config.codec_threads, machine_cores());
     config_deinit(&config);
 }
 
-/* A container may have any amount of it; 0: as much as this machine has. */
+/* Pretended memory of a container; 0: the memory of this machine. */
 static uint64_t pretended_bytes;
 
 uint64_t __real_machine_available_bytes(void);
@@ -96,13 +98,13 @@ static void there_are_as_many_connections_as_the_memory_has_room_for(void **stat
         assert_int_equal(config.memory_budget, rows[i].available / 2);
         config_deinit(&config);
         assert_int_equal(PARSE(&config, &err, "--max-connections=5000"), STATUS_OK);
-        assert_int_equal(config.max_connections, 5000); /* an operator's number stands */
+        assert_int_equal(config.max_connections, 5000); /* the operator's number is kept */
         config_deinit(&config);
     }
     pretended_bytes = 0;
 }
 
-/* A machine may have any number of them; 0: as many as this one has. */
+/* Pretended number of cores; 0: the number of this machine. */
 static size_t pretended_cores;
 
 size_t __real_machine_cores(void);
@@ -271,8 +273,8 @@ static void a_variable_of_any_length_is_survived(void **state)
     free(variable);
 }
 
-/* The names that Kubernetes sets for the services `tally` and `tally-dask` are those of its
- * documentation ("Accessing the Service"). */
+/* Variable names as Kubernetes sets them for the services `tally` and `tally-dask` ("Accessing
+ * the Service" in its documentation). */
 static void variables_of_other_programs_are_ignored(void **state)
 {
     (void)state;
@@ -513,7 +515,7 @@ static void the_manual_page_has_every_flag_variable_range_and_help(void **state)
         config_variable_name(config_rows[i].field, variable + written,
                              sizeof variable - (size_t)written);
         assert_non_null(strstr(page, variable));
-        /* up to the first hyphen, which roff writes otherwise */
+        /* up to the first hyphen, which roff writes differently */
         size_t plain = strcspn(config_rows[i].help, "-");
         assert_non_null(memmem(page, strlen(page), config_rows[i].help, plain));
     }

@@ -1,5 +1,6 @@
-/* Whether another request may have come behind one (server/http/conn.c), by the bytes that a socket
- * has received and those that requests have taken. */
+/* conn_has_next() (server/http/conn.c): whether another request may have arrived behind the
+ * present one. The function compares the bytes that the socket has received with the bytes of
+ * known requests. */
 #include "server/http/exchange.h"
 #include "tests/lib/unit.h"
 
@@ -7,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A connection by a Unix socket whose client has sent nothing yet. */
+/* A connection over a Unix socket whose client has sent nothing yet. */
 struct pair {
     int client;
     struct conn conn;
@@ -32,7 +33,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The client sends so many bytes, and libmicrohttpd reads as many. */
+/* The client sends `count` bytes, and libmicrohttpd reads as many. */
 static void move_bytes(const struct pair *pair, size_t count)
 {
     char bytes[64] = {0};
@@ -89,7 +90,8 @@ static void a_body_in_one_chunk_is_counted_with_its_frame(void **state)
     }
 }
 
-/* The system counts down to 0 and stays there. */
+/* The kernel's peek offset (SO_PEEK_OFF) counts down from INT_MAX to 0 and stays 0. In each
+ * round the test sets the offset as if 1 GiB had been read. */
 static void a_unix_socket_is_counted_beyond_two_gibibytes(void **state)
 {
     struct pair *pair = *state;

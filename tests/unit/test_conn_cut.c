@@ -1,4 +1,5 @@
-/* How the connection of a client ends that is cut off (server/http/conn.c), on sockets alone. */
+/* How the connection of an evicted client ends (server/http/conn.c), tested with plain
+ * sockets. */
 #include "server/http/loop.h"
 #include "tests/lib/unit.h"
 
@@ -15,7 +16,7 @@ enum {
     PATIENCE_MS = 10000
 };
 
-/* A connection by TCP. */
+/* A TCP connection. */
 struct pair {
     int client;
     struct conn conn;
@@ -54,8 +55,8 @@ static int events_of(int fd, short wanted, int timeout_ms)
     return poll(&waiting, 1, timeout_ms) == 0 ? 0 : waiting.revents;
 }
 
-/* Send until the window is closed: the system has begun to ask whether it is, with a piece that
- * fills it to the last byte, and nothing is on its way. */
+/* Send until the receiver's window is closed: it is full to the last byte, nothing is in
+ * flight, and the kernel has begun to probe it. */
 static void close_window(const struct pair *pair)
 {
     static const char piece[1 << 16];
@@ -69,7 +70,7 @@ static void close_window(const struct pair *pair)
     }
 }
 
-/* As libmicrohttpd does when it has been told that the connection is over. */
+/* Read and close as libmicrohttpd does after it was told that the connection has ended. */
 static void read_all_and_close(const struct pair *pair)
 {
     char piece[1 << 16];
@@ -81,8 +82,8 @@ static void read_all_and_close(const struct pair *pair)
     (void)close(pair->conn.fd);
 }
 
-/* All that has come is read, and nothing told the client that there is room again: what it still
- * has to send would never be asked for. */
+/* The server has read all received bytes, but the client does not know that the window is open
+ * again. Without a reset the client would wait without end to send the rest. */
 static void a_client_that_is_cut_off_in_a_closed_window_is_told(void **state)
 {
     struct pair *pair = *state;
@@ -95,7 +96,8 @@ static void a_client_that_is_cut_off_in_a_closed_window_is_told(void **state)
     assert_int_not_equal(errno, EAGAIN);
 }
 
-/* Without bytes that wait the end is a quiet one: what was written before it arrives. */
+/* Without unread bytes the connection ends with a FIN, so the client receives the bytes that
+ * were written before. */
 static void a_client_that_is_cut_off_while_it_sends_nothing_reads_what_it_was_told(void **state)
 {
     struct pair *pair = *state;

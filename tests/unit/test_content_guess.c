@@ -1,4 +1,4 @@
-/* What bytes look like, and the refusals that say it. */
+/* Guesses about the type of bytes, and the refusals that name it. */
 #include "proto/codec.h"
 #include "proto/content_guess.h"
 #include "tests/lib/unit.h"
@@ -103,7 +103,7 @@ static void the_kind_of_content_is_guessed_from_its_first_bytes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(samples); i++) {
-        char *copy = malloc(samples[i].count + 1); /* exact: a look behind it is found */
+        char *copy = malloc(samples[i].count + 1); /* a read beyond the end is detected */
         assert_non_null(copy);
         memcpy(copy, samples[i].bytes, samples[i].count);
         enum content_kind kind = content_guess(copy, samples[i].count);
@@ -115,7 +115,7 @@ static void the_kind_of_content_is_guessed_from_its_first_bytes(void **state)
     }
 }
 
-/* The refusal of a whole body by a codec of /v1/cumsum. */
+/* Check the refusal of a whole body by a codec of /v1/cumsum. */
 static void refuses(enum codec_format format, const char *query, const char *bytes,
                     size_t count, const char *const *says)
 {
@@ -176,8 +176,8 @@ static void a_wrong_body_sent_as_json_is_named_with_advice(void **state)
     refuses(json, "", BYTES("\x00\x00\x80\x3f"), SAYS("begins with '..", "expected '{'"));
 }
 
-/* However long: such a body is not searched for "data", whose absence would be called a
- * limit. */
+/* A file of any length is named. It must not be searched for "data", or the error would be that
+ * the text outside of "data" is too long. */
 static void a_long_file_sent_as_json_is_named_too(void **state)
 {
     (void)state;
@@ -189,7 +189,8 @@ static void a_long_file_sent_as_json_is_named_too(void **state)
     free(file);
 }
 
-/* Its numbers are not found as "data", so it would be called too long outside of that. */
+/* In UTF-16 the member "data" is not recognized. So without the guess the error would be that
+ * the text outside of "data" is too long. */
 static void a_long_json_of_two_bytes_a_character_is_named_too(void **state)
 {
     static const char start[] = "{\"data\":[1";
@@ -217,7 +218,8 @@ static void a_wrong_body_sent_as_npy_is_named_with_advice(void **state)
     refuses(npy, "", BYTES("PK\x03\x04"), SAYS("no NPY file", "looks like a ZIP archive"));
     refuses(npy, "", BYTES("\x93NUM"), SAYS("ends inside its header: 4 bytes of at least 10"));
     refuses(npy, "", "", 0, SAYS("body is empty"));
-    /* Files that curl -d stripped: 7.88 cuts each line at a NUL; the last one lost NULs alone. */
+    /* Files stripped by curl -d: version 7.88 cuts each line at a NUL; the last file lost only
+     * NULs. */
     refuses(npy, "", BYTES("\x93NUMPY\x01"), SAYS("no NUL", "curl -d", "--data-binary @FILE"));
     refuses(npy, "", BYTES("\x93NUMPY\x01\xd4\xfa"), SAYS("curl -d", "--data-binary @FILE"));
     refuses(npy, "", BYTES("\x93NUMPY\x01v{'descr': '<f8', 'fortran_order': False, "),
@@ -227,7 +229,7 @@ static void a_wrong_body_sent_as_npy_is_named_with_advice(void **state)
     refuses(npy, "", BYTES("hello world"), SAYS("does not begin with \\x93NUMPY"));
 }
 
-/* The whole sentence of each refusal fits into struct error. */
+/* The complete sentence of each refusal fits in struct error. */
 static void a_form_that_is_no_json_is_told_to_use_data_binary(void **state)
 {
     static const struct {
@@ -305,7 +307,7 @@ static void only_bytes_that_curl_may_have_stripped_are_called_that(void **state)
     }
 }
 
-/* A large body is refused before any byte of it has come: its length speaks. */
+/* A large body is refused by its length, before any byte arrives. */
 static void a_large_body_that_is_longer_by_a_header_may_be_an_npy_file(void **state)
 {
     (void)state;

@@ -49,7 +49,7 @@ static void close_client(struct fixture *f)
     }
 }
 
-/* Nothing may be left, and no slice came out of order. */
+/* Check that no memory is held, and that no slice was out of order. */
 static void tear_down(struct fixture *f)
 {
     struct memory_stats stats;
@@ -95,7 +95,7 @@ static unsigned char byte_at(size_t i)
     return (unsigned char)(i * 7 + i / 251);
 }
 
-/* Bytes [from, to) of the tensor. */
+/* Send bytes [from, to) of the tensor. */
 static void send_payload(struct fixture *f, size_t from, size_t to)
 {
     unsigned char piece[8192];
@@ -122,7 +122,7 @@ static void send_head(struct fixture *f, const char *query, const char *field)
 static const char *const row = "shape=1048576";
 static const char *const rows = "shape=4096,256&axis=1";
 
-/* Read the answer: its status, and its body behind *body. */
+/* Read the answer. Returns its status; *body is its body. */
 static int read_answer(struct fixture *f, unsigned char *bytes, size_t room,
                        unsigned char **body, size_t *count)
 {
@@ -132,7 +132,7 @@ static int read_answer(struct fixture *f, unsigned char *bytes, size_t room,
     while (got < wanted && got < room - 1) {
         ssize_t read = recv(f->fd, bytes + got, room - 1 - got, 0);
         if (read < 0 && errno == EINTR) {
-            continue; /* no signal of ours: seen under Debian 13 */
+            continue; /* happens on Debian 13 without a signal of the test */
         }
         if (read <= 0) {
             break;
@@ -166,7 +166,7 @@ static int expect_status(struct fixture *f, const char *says)
     return status;
 }
 
-/* Every byte was touched once. */
+/* Check that every byte was scanned once. */
 static void expect_scanned(struct fixture *f)
 {
     static unsigned char bytes[TENSOR + 4096];
@@ -190,8 +190,8 @@ static unsigned runs(void)
     return sum;
 }
 
-/* Until the server has read and handled everything that was sent: of a later request on another
- * connection it thinks after that. */
+/* Wait until the server has read and handled everything that was sent: it handles a later
+ * request on another connection after that. */
 static void await_read(struct fixture *f)
 {
     static const char livez[] = "GET /livez HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
@@ -201,7 +201,7 @@ static void await_read(struct fixture *f)
     while (unread > 0) {
         assert_true(clock_now_ns() < give_up_ns);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        assert_int_equal(ioctl(f->fd, TIOCOUTQ, &unread), 0); /* what the peer has not read */
+        assert_int_equal(ioctl(f->fd, TIOCOUTQ, &unread), 0); /* bytes unread by the peer */
     }
     connect_client(&other);
     send_all(&other, livez, sizeof livez - 1);
@@ -225,7 +225,7 @@ static void await_runs(struct fixture *f, unsigned more_than)
     }
 }
 
-/* Until no more than so many bytes are reserved, in so many blocks. */
+/* Wait until at most `bytes` bytes in `blocks` blocks are reserved. */
 static void await_memory_held(struct fixture *f, uint64_t bytes, size_t blocks)
 {
     uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
@@ -238,7 +238,7 @@ static void await_memory_held(struct fixture *f, uint64_t bytes, size_t blocks)
     assert_int_equal(stats.block_count, blocks);
 }
 
-/* Ticks as main does, while a test waits in recv(). */
+/* Ticks like main() while a test waits in recv(). */
 struct ticker {
     struct fixture *f;
     atomic_bool stop;
@@ -267,7 +267,7 @@ static void ticker_stop(struct ticker *ticker)
     (void)pthread_join(ticker->thread, NULL);
 }
 
-/* Everything up to `count` bytes, once a slice of it runs or has run. */
+/* Send up to `count` bytes, and wait until a slice of them runs or has run. */
 static void begin(struct fixture *f, const char *query, size_t count)
 {
     unsigned before = runs();
@@ -356,7 +356,7 @@ static void a_last_slice_that_is_lost_ends_its_request(void **state)
     tear_down(&f);
 }
 
-/* The device hangs with a slice; `sent` bytes of the tensor have come by then. */
+/* The device hangs in a slice; `sent` bytes of the tensor have arrived by then. */
 static void hang(size_t sent)
 {
     struct fixture f;
@@ -371,7 +371,7 @@ static void hang(size_t sent)
     ticker_stop(&ticker);
     close_client(&f);
     memory_stats(f.fakes.server.memory, &stats);
-    assert_int_equal(stats.block_count, 1); /* the device may still write there */
+    assert_int_equal(stats.block_count, 1); /* the device may still write to it */
     atomic_store(&fake.mode[0], FAKE_WORKS);
     await_memory_held(&f, 0, 0);
     assert_true(fake_await_health(&f.fakes, DEVICE_POOL_USABLE));
@@ -393,7 +393,7 @@ static void a_device_that_hangs_after_the_body_keeps_its_memory_only(void **stat
     hang(TENSOR);
 }
 
-/* The client leaves while its slice runs. */
+/* The client disconnects while its slice runs. */
 static void leave(size_t sent)
 {
     struct fixture f;
@@ -428,7 +428,7 @@ static void a_client_that_leaves_after_its_body_leaves_its_memory_to_the_slice(v
     leave(TENSOR);
 }
 
-/* A request that is not HTTP's keeps the only device. */
+/* Occupy the only device with a request that does not come from HTTP. */
 static struct request *occupy(struct fixture *f)
 {
     struct request *request = fake_tensor(&f->fakes, DTYPE_U8, 16);
@@ -448,22 +448,23 @@ static void a_slice_that_cannot_be_queued_waits_for_the_next(void **state)
     (void)state;
     set_up(&f, 1, NULL);
     struct request *first = occupy(&f);
-    queue_close(f.fakes.server.queue); /* a reason like any other */
+    queue_close(f.fakes.server.queue); /* now no slice can be queued */
     connect_client(&f);
     send_head(&f, row, "");
     send_payload(&f, 0, TENSOR - 1);
     await_read(&f);
     assert_int_equal(runs(), 1);
     send_payload(&f, TENSOR - 1, TENSOR);
-    assert_int_equal(expect_status(&f, "shutting down"), 503); /* in the end it is one */
+    /* The answer says why the slice was refused. */
+    assert_int_equal(expect_status(&f, "shutting down"), 503);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_ptr_equal(fake_finished(&f.fakes), first);
     fake_release(&f.fakes, first);
     tear_down(&f);
 }
 
-/* A device on a clock of its own, which the wrapped clock_gettime() shows to its thread: there time
- * passes in runs only, pace_ns in each. What it ran is noted. */
+/* A device with its own clock. The wrapped clock_gettime() returns that clock on the thread of
+ * the device. Each run advances the clock by pace_ns and is recorded. */
 static atomic_uint_fast64_t pace_ns;
 static uint64_t paced_bytes[TENSOR / SLICE + 2];
 static bool paced_holes[ARRAY_COUNT(paced_bytes)];
@@ -506,8 +507,8 @@ static void set_up_paced(struct fixture *f, uint64_t ns, const char *flag)
     atomic_store(&paced_runs, 0);
 }
 
-/* Scan a tensor whose bytes come while the device is busy with another, and then in slices of which
- * each takes so long. Returns how many there were, paced_bytes[1] being the first. */
+/* Scan a tensor whose bytes arrive while the device runs another request. Then its slices run,
+ * for `ns` each. Returns the number of slices; paced_bytes[1] is the first. */
 static size_t slices_at_pace(uint64_t ns)
 {
     struct fixture f;
@@ -515,7 +516,7 @@ static size_t slices_at_pace(uint64_t ns)
     struct request *first = occupy(&f);
     connect_client(&f);
     send_head(&f, row, "");
-    send_payload(&f, 0, TENSOR - 1); /* one slice waits; all others gather behind it */
+    send_payload(&f, 0, TENSOR - 1); /* one slice waits; the other bytes collect behind it */
     await_read(&f);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_ptr_equal(fake_finished(&f.fakes), first);
@@ -530,7 +531,7 @@ static void slices_grow_fourfold_while_they_take_no_time(void **state)
 {
     (void)state;
     const size_t count = slices_at_pace(0);
-    assert_in_range(count, 2, 4); /* the last one may wait for the last byte */
+    assert_in_range(count, 2, 4); /* the last slice may wait for the last byte */
     const uint64_t most = 4 * paced_bytes[1];
     assert_in_range(paced_bytes[2], smaller_of(most, TENSOR - 256 - paced_bytes[1]), most);
 }
@@ -541,7 +542,7 @@ static void slices_do_not_grow_while_they_take_long(void **state)
     const size_t count = slices_at_pace(50 * NS_PER_MS);
     assert_true(count > 3);
     for (size_t i = 2; i < count - 1; i++) {
-        assert_int_equal(paced_bytes[i], SLICE + 256); /* whole steps, of 256 bytes */
+        assert_int_equal(paced_bytes[i], SLICE + 256); /* whole steps of 256 bytes */
     }
 }
 
@@ -583,14 +584,14 @@ static void gaps_that_are_zeroed_before_a_scan_are_left_alone_by_its_device(void
         "Host: h\r\nContent-Type: application/octet-stream\r\nContent-Length: 1\r\n\r\nx";
     send_all(&f, head, sizeof head - 1);
     await_runs(&f, 0);
-    while (atomic_load(&paced_runs) == 0) { /* it is noted behind that */
+    while (atomic_load(&paced_runs) == 0) { /* recorded after the run */
         tick(&f);
     }
     assert_true(paced_holes[0]);
     tear_down(&f);
 }
 
-/* Elements that devices have scanned. */
+/* Return the number of scanned elements. */
 static uint64_t paced_sum(void)
 {
     const size_t count = atomic_load(&paced_runs);
@@ -602,7 +603,8 @@ static uint64_t paced_sum(void)
     return sum;
 }
 
-/* `sent` bytes arrive while a slice runs; the loop ends, then the slice: `scanned` elements follow. */
+/* Send bytes up to `sent` while a slice runs, stop the loop, and let the slice end. Without the
+ * loop, at least `scanned` elements in all must be scanned. */
 static void scan_without_a_loop(size_t sent, uint64_t scanned)
 {
     struct fixture f;
@@ -628,7 +630,7 @@ static void bytes_that_arrive_while_a_slice_runs_are_scanned_without_the_loop(vo
 {
     (void)state;
     scan_without_a_loop(TENSOR * 3 / 4, TENSOR * 3 / 4 - SLICE);
-    scan_without_a_loop(TENSOR, TENSOR); /* the end of the body, too */
+    scan_without_a_loop(TENSOR, TENSOR); /* including the end of the body */
 }
 
 static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
@@ -636,7 +638,7 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
     struct fixture f;
     (void)state;
     set_up(&f, 1, NULL);
-    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* and touches nothing meanwhile */
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* hangs without access to memory */
     begin(&f, rows, SLICE);
     send_payload(&f, SLICE, TENSOR);
     await_read(&f);
@@ -646,7 +648,8 @@ static void a_body_that_ends_while_a_slice_runs_is_answered(void **state)
     tear_down(&f);
 }
 
-/* Inside its body and after it: the memory of the request is free before the busy device is. */
+/* The client disconnects inside its body, or after it. The memory of its request is freed while
+ * the device is still busy with another one. */
 static void a_client_that_leaves_takes_its_slice_out_of_the_queue(void **state)
 {
     (void)state;
@@ -706,10 +709,10 @@ static void stopping_with_slices_out_leaves_nothing(void **state)
     }
 }
 
-/* ---- all at once ---- */
+/* ---- all together ---- */
 
 struct visitor {
-    struct fixture f; /* a copy: connections of its own */
+    struct fixture f; /* a copy, with connections of its own */
     unsigned seed;
     pthread_t thread;
 };

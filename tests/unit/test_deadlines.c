@@ -1,5 +1,5 @@
-/* The time by which a sweep judges (server/http/deadlines.c): connections that are records and
- * sockets alone, on a loop without a thread. */
+/* The time with which a sweep compares the deadlines of connections (server/http/deadlines.c).
+ * The connections have no libmicrohttpd, and the loop has no thread. */
 #include "server/base/clock.h"
 #include "server/base/config.h"
 #include "server/base/log.h"
@@ -72,7 +72,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* True if a sweep at that time, in milliseconds after `since_ns`, cuts the connection. */
+/* Return whether a sweep at after_ms milliseconds after `since_ns` cuts the connection. */
 static bool is_cut(uint64_t since_ns, int64_t after_ms)
 {
     deadline_sweep(world.loop, since_ns + (uint64_t)(after_ms * (int64_t)NS_PER_MS));
@@ -92,7 +92,7 @@ static void a_phase_that_began_after_the_heartbeat_has_no_age(void **state)
 {
     (void)state;
     assert_false(is_cut(world.conn.since_ns, -1));
-    world.conn.hangups = UINT32_MAX; /* the phase is too young for a client that left */
+    world.conn.hangups = UINT32_MAX; /* ignored: the phase is too young */
     assert_false(is_cut(world.conn.since_ns, -1));
     assert_false(is_cut(world.conn.since_ns, -INT64_C(2) * HEADER_MS));
     assert_true(is_cut(world.conn.since_ns, HEADER_MS));
@@ -108,13 +108,13 @@ static void a_stop_counts_as_one_heartbeat(void **state)
     assert_true(is_cut(now_ns, HEADER_MS - HEARTBEAT_MS + 1));
 }
 
-/* The rate of a body is measured from progress[], which is empty for others. */
+/* The rate of a body is computed from progress[], which is empty for other connections. */
 static void a_stop_moves_all_times_of_a_connection_but_none_into_the_future(void **state)
 {
     struct conn *conn = &world.conn;
     const uint64_t now_ns = conn->since_ns + 10 * NS_PER_S;
     (void)state;
-    conn->moved_ns = now_ns - NS_PER_S; /* after the stop */
+    conn->moved_ns = now_ns - NS_PER_S; /* recorded after the stop */
     conn->progress[0].at_ns = conn->since_ns + NS_PER_S;
     deadline_excuse(world.loop, 8 * NS_PER_S, now_ns);
     assert_int_equal(now_ns - conn->since_ns, 2 * NS_PER_S);

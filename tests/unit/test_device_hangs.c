@@ -1,4 +1,4 @@
-/* device_pool.h with drivers that give no answer, in any call: nobody waits for ever. */
+/* device_pool.h with drivers that do not return from a call: no caller waits without end. */
 #include "server/memory/shm.h"
 #include "tests/unit/fake_pool.h"
 
@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Listing, opening and preparing hang after ten times as long. */
+/* Calls that list, open or prepare devices count as hanging after ten times this time. */
 static const char *const hasty[] = {"--device-timeout-ms=50", NULL};
 
 static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **state)
@@ -25,7 +25,7 @@ static void a_hanging_device_gives_its_requests_up_but_not_their_memory(void **s
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
     struct memory_stats memory;
     memory_stats(fakes.server.memory, &memory);
-    assert_int_equal(memory.block_count, 1); /* the device still writes there */
+    assert_int_equal(memory.block_count, 1); /* the device still writes to it */
     assert_int_equal(memory.reserved_bytes, 64);
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
@@ -73,7 +73,7 @@ static bool post_slice(struct request *slice, const struct queue_batching *batch
     return false;
 }
 
-/* The device comes back before anybody has given up the request of the slice. */
+/* The device returns before the request of the slice is given up. */
 static void a_slice_on_a_hanging_device_is_told_the_same_as_others(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void a_slice_on_a_hanging_device_is_told_the_same_as_others(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-/* A registered region of that name, held once; the object is unlinked. */
+/* Register a region with that name, hold it once, and unlink its object. */
 static struct shm_region *share(struct shm_registry *registry, const char *name)
 {
     struct kserve_shm_region region = {.byte_size = 4096};
@@ -155,7 +155,7 @@ static void a_hanging_device_keeps_the_shared_memory_it_works_in(void **state)
     assert_null(request->memory.shm[SHM_INPUT].region);
     fake_release(&fakes, request);
     shm_destroy(registry);
-    assert_true(is_mapped(name)); /* the device still reads there */
+    assert_true(is_mapped(name)); /* the device still reads from it */
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     assert_false(is_mapped(name));
@@ -175,7 +175,7 @@ static void a_request_for_a_device_whose_kernels_never_build_is_answered(void **
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
     assert_ptr_equal(fake_finished(&fakes), early);
     assert_int_equal(early->error.status, STATUS_NO_DEVICE);
-    assert_non_null(early->memory.block.slab); /* no device has touched it */
+    assert_non_null(early->memory.block.slab); /* no device has accessed it */
     fake_release(&fakes, early);
     expect_nothing_held(&fakes);
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
@@ -196,7 +196,7 @@ static void the_other_device_serves_while_kernels_of_one_are_built(void **state)
     atomic_store(&fake.mode[0], FAKE_PREPARE_HANGS);
     struct fake_server fakes;
     struct error err = ERROR_INIT;
-    assert_true(fake_server_init(&fakes, NULL, &err)); /* with time enough */
+    assert_true(fake_server_init(&fakes, NULL, &err)); /* with long timeouts */
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     for (int i = 0; i < 20; i++) {
@@ -218,7 +218,7 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
     (void)state;
     struct fake_server fakes;
     start(&fakes, 1);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(&fakes, DTYPE_F32);
     while (stats_of(&fakes, 0).running == 0) {
     }
@@ -226,7 +226,8 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
     for (int i = 0; i < 3; i++) {
         others[i] = push(&fakes, DTYPE_F32);
     }
-    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS); /* together they are too much */
+    /* The batch of three runs out of memory, so its requests run one by one. */
+    atomic_store(&fake.mode[0], FAKE_SINGLE_HANGS);
     assert_ptr_equal(fake_finished(&fakes), first);
     fake_release(&fakes, first);
     for (int i = 0; i < 3; i++) {
@@ -234,7 +235,7 @@ static void a_request_behind_a_hung_request_is_answered_too(void **state)
         bool ran = finished == others[0];
         assert_int_equal(finished->error.status, ran ? STATUS_DEVICE_ERROR : STATUS_NO_DEVICE);
         assert_int_equal(finished->memory.block.slab == NULL,
-                         ran); /* the device has its memory */
+                         ran); /* the device owns its memory */
         fake_release(&fakes, finished);
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
@@ -261,7 +262,7 @@ static void a_device_that_hangs_as_it_is_closed_says_so_and_comes_back(void **st
     }
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
     assert_non_null(strstr(stats_of(&fakes, 0).last_error, "while it was closed"));
-    assert_int_equal(failures_of(&fakes), 1); /* it was out of use already */
+    assert_int_equal(failures_of(&fakes), 1); /* the device was out of use already */
     atomic_store(&fake.close_hangs[0], false);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     assert_true(fake_server_deinit(&fakes));
@@ -281,7 +282,7 @@ static void a_request_for_a_device_that_hangs_while_it_opens_is_answered(void **
     assert_int_equal(early->error.status, STATUS_NO_DEVICE);
     fake_release(&fakes, early);
     assert_int_equal(stats_of(&fakes, 0).state, DEVICE_HUNG);
-    assert_int_equal(failures_of(&fakes), 0); /* it was in use never */
+    assert_int_equal(failures_of(&fakes), 0); /* the device was never in use */
     atomic_store(&fake.mode[0], FAKE_WORKS);
     assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     assert_true(fake_server_deinit(&fakes));
@@ -298,7 +299,7 @@ static void drivers_that_do_not_say_what_there_is_end_the_start(void **state)
     assert_int_equal(err.status, STATUS_DEVICE_ERROR);
     assert_non_null(strstr(err.detail, "--device-timeout-ms"));
     atomic_store(&fake.list_hangs, false);
-    while (atomic_load(&fake.lists) == 0) { /* the thread has read all of `fake` that it will */
+    while (atomic_load(&fake.lists) == 0) { /* the thread reads `fake` no more after this */
         fake_pause();
     }
     assert_true(fake_server_deinit(&fakes));
@@ -330,7 +331,7 @@ static void the_other_device_goes_on_while_one_hangs(void **state)
 static void a_device_that_never_returns_keeps_the_pool_from_being_freed(void **state)
 {
     (void)state;
-    static struct fake_server fakes; /* outlives the test: its worker still runs */
+    static struct fake_server fakes; /* outlives the test, as its worker still runs */
     start(&fakes, 1);
     atomic_store(&fake.mode[0], FAKE_HANGS);
     struct request *request = push(&fakes, DTYPE_F32);

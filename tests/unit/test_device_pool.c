@@ -1,11 +1,11 @@
-/* device_pool.h with devices that fail on order: selection, readiness, retry,
- * recovery, and all of it at once. */
+/* device_pool.h with devices that fail on demand: selection, readiness, retry, recovery, and
+ * everything together. */
 #include "tests/unit/fake_pool.h"
 
 #include <pthread.h>
 
 enum {
-    HERE_NS = 1 << 15 /* the most estimated time of a scan outside of the workers */
+    HERE_NS = 1 << 15 /* longest estimated time of a scan that other threads than workers run */
 };
 
 static void a_request_is_computed_and_timed(void **state)
@@ -56,7 +56,7 @@ static void a_device_whose_kernels_do_not_build_says_which_and_is_tried_again(vo
     assert_true(fake_server_init(&fakes, quick, &err));
     struct request *early = push(&fakes, DTYPE_F32);
     assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-    assert_ptr_equal(fake_finished(&fakes), early); /* by the other */
+    assert_ptr_equal(fake_finished(&fakes), early); /* computed by the other device */
     assert_int_equal(early->error.status, STATUS_OK);
     assert_int_equal(early->scan.device, 1);
     fake_release(&fakes, early);
@@ -78,14 +78,14 @@ static void run_one(struct fake_server *fakes)
     fake_release(fakes, request);
 }
 
-/* Two devices of which the second takes far longer, and whose workers both take requests. */
+/* Start two devices, the second of which is far slower; the workers of both take requests. */
 static void start_unequal(struct fake_server *fakes, const char *const *times)
 {
     struct error err = ERROR_INIT;
     fake_reset(2);
     fake.small_ns[1] = 10 * NS_PER_S;
     fake.large_ns[1] = 20 * NS_PER_S;
-    atomic_store(&fake.mode[1], FAKE_OPEN_HANGS); /* until the first has run a batch */
+    atomic_store(&fake.mode[1], FAKE_OPEN_HANGS); /* until the first device has run a batch */
     assert_true(fake_server_init(fakes, times, &err));
     assert_int_equal(device_pool_start(fakes->server.devices, &err), STATUS_OK);
     run_one(fakes);
@@ -99,12 +99,11 @@ static void start_unequal(struct fake_server *fakes, const char *const *times)
 static void the_pace_of_a_device_is_measured_before_it_is_ready(void **state)
 {
     (void)state;
-    for (int own = 0; own < 2; own++) { /* a device of our own has two workers */
+    for (int own = 0; own < 2; own++) { /* a device of Tally's driver has two workers */
         struct fake_server fakes;
         fake_reset(1);
         fake.built_in = own > 0;
-        fake.small_ns[0] =
-            101024; /* of 4 KiB and 4 MiB: 100 us, and a nanosecond for 4 bytes */
+        fake.small_ns[0] = 101024; /* 4 KiB and 4 MiB each take 100 us plus 1 ns per 4 bytes */
         fake.large_ns[0] = 100000 + (1 << 20);
         start_with(&fakes, patient);
         assert_int_equal(atomic_load(&fake.measured[0]), 2 * PACE_KINDS);
@@ -178,12 +177,12 @@ static void a_batch_runs_on_a_slow_device_when_the_quick_one_fails_early(void **
     const struct device_stats stats = stats_of(&fakes, 0);
     assert_int_equal(stats.errors, 1);
     assert_string_equal(stats.last_error, "it caught fire");
-    request = push(&fakes, DTYPE_F32); /* the first is tried again in 200 ms at the earliest */
+    request = push(&fakes, DTYPE_F32); /* device 0 is opened again after at least 200 ms */
     assert_ptr_equal(fake_finished(&fakes), request);
     assert_int_equal(request->error.status, STATUS_OK);
     fake_release(&fakes, request);
     atomic_store(&fake.mode[0], FAKE_WORKS);
-    while (stats_of(&fakes, 0).state != DEVICE_READY) { /* it comes back by itself */
+    while (stats_of(&fakes, 0).state != DEVICE_READY) { /* the device recovers by itself */
         assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
     }
     assert_true(atomic_load(&fake.opens[0]) >= 2);
@@ -202,7 +201,7 @@ static void requests_of_a_fast_device_that_hangs_run_on_the_slow_one(void **stat
         fake_pause();
     }
     struct request *waits = push(&fakes, DTYPE_F32);
-    /* The slow device may be done before the watchdog ends the request of the other one. */
+    /* The slow device may end before the watchdog ends the request of the other one. */
     struct request *const first = fake_finished(&fakes);
     struct request *const second = fake_finished(&fakes);
     assert_true((first == lost && second == waits) || (first == waits && second == lost));
@@ -278,13 +277,13 @@ static void a_request_is_moved_to_another_device_only_once(void **state)
     assert_true(fake_server_deinit(&fakes));
 }
 
-/* A batch of three, beside one that runs meanwhile. */
+/* Push a batch of three while another one runs. */
 static void push_batch(struct fake_server *fakes, enum fake_mode mode,
                        struct request *others[3])
 {
     fake_reset(1);
     start_with(fakes, patient);
-    atomic_store(&fake.mode[0], FAKE_HANGS); /* for a moment: so that a batch piles up */
+    atomic_store(&fake.mode[0], FAKE_HANGS); /* until three requests wait for a batch */
     struct request *first = push(fakes, DTYPE_F32);
     while (stats_of(fakes, 0).running == 0) {
     }
@@ -365,7 +364,7 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
     (void)state;
     static const struct {
         const char *text;
-        const char *chosen; /* a digit for each */
+        const char *chosen; /* one digit for each chosen device */
     } rows[] = {{"all", "0123"}, {"cpu", "02"},    {"GPU", "13"},      {"2", "2"},
                 {"3, 0", "03"},  {"fake", "0123"}, {"\"1\"", "1"},     {"cpu,1", "012"},
                 {"9", NULL},     {"radeon", NULL}, {"0,radeon", NULL}, {" , ", NULL}};
@@ -388,7 +387,7 @@ static void devices_are_chosen_by_kind_number_and_name(void **state)
     } own[] = {{"all", "013"},   {"cpu", "0"},      {"2", "2"},
                {"all,2", "123"}, {"fake", "013"},   {"cpu,2", "2"},
                {"0,2", NULL},    {"\"2\",0", NULL}, {"gpu,2", "123"}};
-    infos[0].built_in = true; /* and 2 is the same processor's, by another driver */
+    infos[0].built_in = true; /* device 2 is the same processor with another driver */
     for (size_t i = 0; i < ARRAY_COUNT(own); i++) {
         bool chosen[4] = {false};
         struct error err = ERROR_INIT;
@@ -410,7 +409,7 @@ static void where_there_is_no_device_of_our_own_the_words_for_it_mean_others(voi
     (void)state;
     static const struct {
         const char *flag;
-        size_t own; /* devices, where the first is our own */
+        size_t own; /* number of devices if Tally's own driver exists */
         size_t none;
     } rows[] = {{"--devices=cpu", 1, 2}, {"--devices=0", 1, 1}, {"--devices=cpu,2", 1, 2}};
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
@@ -423,7 +422,7 @@ static void where_there_is_no_device_of_our_own_the_words_for_it_mean_others(voi
             assert_true(fake_server_init(&fakes, words, &err));
             assert_int_equal(device_pool_count(fakes.server.devices),
                              own > 0 ? rows[i].own : rows[i].none);
-            assert_true(atomic_load(&fake.lists) == 1 || own == 0); /* once is enough */
+            assert_true(atomic_load(&fake.lists) == 1 || own == 0); /* list() was called once */
             assert_true(fake_server_deinit(&fakes));
         }
     }
@@ -456,32 +455,6 @@ static void a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own
     assert_true(fake_server_deinit(&fakes));
 }
 
-static void
-a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it(void **state)
-{
-    static const enum fake_mode modes[] = {FAKE_FIRST_OPEN_HANGS, FAKE_MEASURE_HANGS};
-    (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(modes); i++) {
-        struct fake_server fakes;
-        struct error err = ERROR_INIT;
-        fake_reset(1);
-        fake.built_in = true;
-        atomic_store(&fake.mode[0], (int)modes[i]);
-        assert_true(fake_server_init(&fakes, patient, &err));
-        assert_int_equal(device_pool_start(fakes.server.devices, &err), STATUS_OK);
-        assert_true(fake_await_health(&fakes, DEVICE_POOL_USABLE));
-        while (modes[i] == FAKE_MEASURE_HANGS && atomic_load(&fake.measured[0]) == 0) {
-            fake_pause();
-        }
-        const struct device_stats stats = stats_of(&fakes, 0);
-        atomic_store(&fake.mode[0], FAKE_WORKS);
-        assert_true(fake_server_deinit(&fakes));
-        assert_int_equal(stats.state, DEVICE_READY);
-        assert_int_equal(stats.prepared, DTYPE_COUNT);
-        assert_string_equal(stats.lookback, "as it likes");
-    }
-}
-
 static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own(void **state)
 {
     (void)state;
@@ -508,7 +481,7 @@ static void a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_o
     assert_true(fake_server_deinit(&fakes));
 }
 
-/* At an exit, threads of the work pool still compute. */
+/* During shutdown, threads of the work pool still compute. */
 static void a_stopped_pool_can_be_asked_until_it_is_destroyed(void **state)
 {
     (void)state;
@@ -555,7 +528,7 @@ static void large_tensors_other_devices_and_a_batch_delay_need_the_queue(void **
     }
 }
 
-/* Lines that lie apart take longer than their bytes say. */
+/* Lines whose elements are far apart take longer than their bytes suggest. */
 static void a_scan_of_few_bytes_that_takes_long_needs_the_queue(void **state)
 {
     (void)state;
@@ -592,7 +565,7 @@ a_scan_that_fails_in_the_calling_thread_is_queued_if_its_input_is_intact(void **
     assert_string_equal(stats_of(&fakes, 0).last_error, "it caught fire");
     atomic_store(&fake.mode[0], FAKE_FAILS);
     assert_true(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
-    assert_int_equal(atomic_load(&fake.opens[0]), opens + 2); /* it was closed */
+    assert_int_equal(atomic_load(&fake.opens[0]), opens + 2); /* the device was closed */
     assert_int_equal(request->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, request);
     atomic_store(&fake.mode[0], FAKE_WORKS);
@@ -616,7 +589,7 @@ static void a_device_that_is_out_of_use_scans_nothing_in_the_calling_thread(void
     struct request *lost = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), lost);
     fake_release(&fakes, lost);
-    atomic_store(&fake.mode[0], FAKE_CLOSED); /* it stays out of use */
+    atomic_store(&fake.mode[0], FAKE_CLOSED); /* the device stays out of use */
     struct request *request = fake_tensor(&fakes, DTYPE_F32, 16);
     assert_false(device_pool_scan_here(fakes.server.devices, HERE_NS, request));
     fake_release(&fakes, request);
@@ -640,9 +613,9 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
     assert_int_equal(lost->error.status, STATUS_DEVICE_ERROR);
     fake_release(&fakes, lost);
     assert_int_equal(device_pool_health(fakes.server.devices), DEVICE_POOL_USABLE);
-    /* of more bytes than a small one may have, and of fewer elements than hang */
+    /* Too many bytes for a small request, and too few elements to hang. */
     struct request *first = push_elements(&fakes, DTYPE_F64, FAKE_LARGE);
-    assert_ptr_equal(fake_finished(&fakes), first); /* it slept as long as it took small ones */
+    assert_ptr_equal(fake_finished(&fakes), first); /* the other worker takes it, too */
     fake_release(&fakes, first);
     struct request *small = push(&fakes, DTYPE_F32);
     assert_ptr_equal(fake_finished(&fakes), small);
@@ -664,10 +637,10 @@ static void when_one_of_two_workers_hangs_the_other_does_the_work_of_both(void *
 enum {
     PUSHERS = 3,
     PUSHES = 2000,
-    MOST_UNDER_WAY = 200 /* of which a fortieth are long: they all fit the budget */
+    MOST_UNDER_WAY = 200 /* one in 40 is long; all fit in the budget */
 };
 
-static atomic_int under_way; /* pushed, and not released yet */
+static atomic_int under_way; /* pushed and not yet released */
 
 static void *push_many(void *argument)
 {
@@ -695,14 +668,14 @@ static void *push_many(void *argument)
     return NULL;
 }
 
-/* Another order for another device every few milliseconds. */
+/* Changes the behaviour of a random device every few milliseconds. */
 static void *misbehave(void *argument)
 {
     atomic_bool *stop = argument;
     for (unsigned i = 0; !atomic_load(stop); i++) {
         size_t device = i % 3; /* the fourth always works */
         atomic_store(&fake.mode[device], (int)(i * 7 % 5));
-        long ms = i % 8 == 4 ? 300 : 7; /* long enough to count as hung, or not */
+        long ms = i % 8 == 4 ? 300 : 7; /* long enough to count as hanging, or not */
         (void)nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
         atomic_store(&fake.mode[device], FAKE_WORKS);
     }
@@ -714,7 +687,7 @@ static void every_request_ends_once_whatever_the_devices_do(void **state)
     (void)state;
     struct fake_server fakes;
     fake_reset(4);
-    fake.built_in = true; /* the pushers scan small tensors on it, too */
+    fake.built_in = true; /* the pushing threads also scan small tensors on it */
     start_with(&fakes, quick);
     atomic_bool stop = false;
     pthread_t pushers[PUSHERS];
@@ -772,8 +745,6 @@ int main(void)
         cmocka_unit_test(devices_are_chosen_by_kind_number_and_name),
         cmocka_unit_test(where_there_is_no_device_of_our_own_the_words_for_it_mean_others),
         cmocka_unit_test(a_small_request_does_not_wait_for_a_large_one_on_a_device_of_our_own),
-        cmocka_unit_test(
-            a_device_that_serves_is_listed_with_what_it_has_while_its_other_worker_opens_it),
         cmocka_unit_test(
             a_small_tensor_is_scanned_in_the_calling_thread_on_a_device_of_our_own),
         cmocka_unit_test(a_stopped_pool_can_be_asked_until_it_is_destroyed),

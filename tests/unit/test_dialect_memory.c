@@ -1,4 +1,4 @@
-/* The dialects without memory: whichever allocation fails, the request ends in OUT_OF_MEMORY,
+/* The dialects without memory: whichever allocation fails, the request ends with OUT_OF_MEMORY,
  * and nothing leaks. */
 #include "tests/lib/dialect_probe.h"
 #include "tests/lib/unit.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decode, complete and encode; the server's own memory is static here. */
+/* Decode, complete and encode; buffers that the server would allocate are static here. */
 static enum status run(const struct codec *codec, const char *body, struct error *err)
 {
     static char input[4096];

@@ -1,4 +1,4 @@
-/* The tensors of the DirectML door: DML_TENSOR_DESC, DML_BUFFER_TENSOR_DESC, and the buffers
+/* The tensors of the DirectML API: DML_TENSOR_DESC, DML_BUFFER_TENSOR_DESC, and the buffers
  * that they describe, as text and as bytes. */
 #include "tests/unit/dialect_run.h"
 
@@ -7,7 +7,7 @@
 
 static char request[8192];
 
-/* Axis 0, increasing, inclusive; data NULL: a binary request. */
+/* A request for axis 0, increasing, inclusive; data NULL: a binary request. */
 static const char *request_of(const char *input, const char *output, const char *data)
 {
     snprintf(request, sizeof request,
@@ -37,7 +37,7 @@ static void refused(const char *input, const char *output, const char *data, enu
     assert_int_equal(probe.status, status);
 }
 
-/* Input refused, whatever the output. */
+/* Check that the input is refused. The output has the same description. */
 static void input_refused(const char *input, enum status status, const char *field)
 {
     refused(input, input, "[1,2]", status, field);
@@ -128,7 +128,7 @@ static void a_tensor_has_at_most_2_to_32_minus_1_elements(void **state)
                   STATUS_INVALID_SHAPE, "desc.InputTensor.Sizes");
     input_refused(F32("\"Sizes\":[2,2],\"Strides\":[4294967295,1]"), STATUS_INVALID_STRIDES,
                   "desc.InputTensor.Strides");
-    /* as many as there may be: only its missing data are to blame */
+    /* The largest allowed number: only the missing data are an error. */
     input_refused(F32("\"Sizes\":[65535,65537]"), STATUS_LENGTH_MISMATCH, "data");
 }
 
@@ -181,7 +181,7 @@ static void output_strides_lay_out_the_answer_with_zero_gaps(void **state)
     (void)state;
     gives(F32("\"Sizes\":[2,2]"), F32("\"Sizes\":[2,2],\"Strides\":[4,1]"), "[1,2,3,4]",
           "[1.0,2.0,0.0,0.0,4.0,6.0]");
-    /* so many that the output buffer is not held */
+    /* The output has so many cells that the service allocates no buffer for it. */
     gives(F32("\"Sizes\":[1,2]"), F32("\"Sizes\":[1,2],\"Strides\":[1,17]"), "[1,2]",
           "[1.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0,2.0]}");
     gives(F32("\"Sizes\":[1,2]"),
@@ -411,7 +411,7 @@ static void data_and_payload_together_are_refused(void **state)
     const char *json = request_of(F32("\"Sizes\":[2]"), F32("\"Sizes\":[2]"), "[1,2]");
     assert_int_equal(probe_framed(&probe, &codec_directml, json, "abcdefgh", 8),
                      STATUS_LENGTH_MISMATCH);
-    /* but the header alone, over a body that is all JSON, is fine */
+    /* A body that is only JSON may have the header field with the length of its JSON. */
     bytes(json, "", 0);
     assert_string_equal(probe.content_type, "application/json");
 }

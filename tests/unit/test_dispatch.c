@@ -1,6 +1,6 @@
-/* queue.h with workers of devices of known pace: which of them takes a request, when it looks
- * again, and what the record of a device says about it. Requests of float32 with MEBI elements cost
- * 1.05 ms on one thread. */
+/* queue.h with workers of devices of known pace: which worker takes a request, when a worker
+ * checks again, and the record of a device about its choices. Requests of float32 with MEBI
+ * elements cost 1.05 ms on one thread. */
 #include "server/sched/dispatch.h"
 #include "tests/unit/fake_queue.h"
 
@@ -36,8 +36,8 @@ static int set_up(void **state)
     return failed;
 }
 
-/* Begin anew with a device of that pace: fixed_ns for a batch, and `slope` nanoseconds for each
- * estimated one. */
+/* Create a worker and its device with this pace: fixed_ns per batch, plus `slope` nanoseconds
+ * per estimated nanosecond. */
 static void make_worker(struct fake_worker *made, size_t number, uint64_t fixed_ns,
                         uint64_t slope)
 {
@@ -55,7 +55,8 @@ static void make_worker(struct fake_worker *made, size_t number, uint64_t fixed_
     queue_tried(queue, &made->device, trials, true, NS_PER_MS);
 }
 
-/* Ask for work. Returns the first request, NULL if the worker declines or nothing waits. */
+/* Ask for work. Returns the first request, or NULL if the worker declines or no request
+ * waits. */
 static struct request *take(struct fake_worker *fake, size_t expected)
 {
     struct request *first = NULL;
@@ -67,7 +68,8 @@ static struct request *take(struct fake_worker *fake, size_t expected)
     return first;
 }
 
-/* The devices of most tests: the second takes `factor` times as long, and both are idle. */
+/* Create the devices of most tests: the second takes `factor` times as long, and both are
+ * idle. */
 static void make_pair(uint64_t factor)
 {
     make_worker(&quick, 0, 0, NEVER_LATE);
@@ -121,7 +123,8 @@ static void a_slow_device_waits_for_a_quick_one_that_is_busy_if_that_is_sooner(v
     free(second);
 }
 
-/* With the quick device busy, requests 1, 2, 3 end there after 2, 3, 4 times their own time. */
+/* The quick device runs request 0. It would end requests 1, 2 and 3 after 2, 3 and 4 times its
+ * time for one request. The slow device needs 4 times that time, so it takes request 3. */
 static void a_slow_device_takes_the_first_request_that_would_end_there_no_later(void **state)
 {
     struct request *requests[6];
@@ -148,14 +151,14 @@ static void under_load_each_device_has_its_share(void **state)
         REQUESTS = 64
     };
     size_t of_slow = 0;
-    uint64_t quick_ns = 0; /* time at which each is free again, in a simulated run */
+    uint64_t quick_ns = 0; /* simulated time at which the quick device is free again */
     uint64_t slow_ns = 0;
     (void)state;
     make_pair(3);
     for (int i = 0; i < REQUESTS; i++) {
         push_tensor(DTYPE_F32);
     }
-    /* The worker whose batch ends first asks next; all batches take as long as estimated. */
+    /* The worker whose batch ends first asks next; every batch takes as long as estimated. */
     for (int taken = 0; taken < REQUESTS;) {
         const bool asks = slow_ns < quick_ns;
         struct request *request = take(asks ? &slow : &quick, 1);
@@ -198,7 +201,7 @@ static void the_launch_of_a_quick_device_costs_it_the_small_requests(void **stat
     make_worker(&slow, 1, NEVER_LATE * NS_PER_US, NEVER_LATE * 10);
     assert_null(take(&quick, 0));
     assert_null(take(&slow, 0));
-    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated: a microsecond */
+    struct request *small = push(queue, DTYPE_F32, 1000); /* estimated time: 1 us */
     assert_null(take(&quick, 0));
     assert_ptr_equal(take(&slow, 1), small);
     assert_null(take(&slow, 0));
@@ -215,7 +218,8 @@ static void a_batch_grows_as_long_as_no_other_device_would_end_it_sooner(void **
     struct request *first = NULL;
     size_t count = 0;
     (void)state;
-    /* Of 1000 elements the second device has done three before the first has begun. */
+    /* Requests have 1000 elements. In the fixed time per batch of the first device, the second
+     * one computes three requests. */
     make_worker(&quick, 0, NEVER_LATE * 40 * NS_PER_US, NEVER_LATE);
     make_worker(&slow, 1, 0, NEVER_LATE * 13);
     assert_null(take(&quick, 0));
@@ -262,7 +266,7 @@ static void a_device_that_leaves_is_not_waited_for(void **state)
     struct request *request = push_tensor(DTYPE_F32);
     assert_null(take(&slow, 0));
     queue_leave(queue, &quick.worker);
-    queue_leave(queue, &quick.worker); /* again: its driver has returned */
+    queue_leave(queue, &quick.worker); /* a second call has no effect */
     assert_ptr_equal(take(&slow, 1), request);
     free(request);
 }
@@ -279,8 +283,8 @@ static void classes_that_a_quick_device_does_not_serve_are_no_concern_of_it(void
     free(request);
 }
 
-/* Its time is a microsecond, and the slow device's is a millisecond. The thread of the quick one
- * never asks. */
+/* The quick device needs a microsecond, the slow one a millisecond. The thread of the quick
+ * device never asks for work. */
 static void a_device_that_is_idle_and_does_not_come_is_not_waited_for_long(void **state)
 {
     struct request *first = NULL;
@@ -313,7 +317,7 @@ static void a_device_that_is_overdue_is_not_waited_for_long(void **state)
     free(hanging);
 }
 
-static atomic_int taker_id; /* of the thread; 0: it has not begun */
+static atomic_int taker_id; /* id of the thread; 0: it has not begun */
 
 static void *take_one(void *argument)
 {
@@ -339,7 +343,8 @@ static bool taker_sleeps(void)
     return state == 'S';
 }
 
-/* A push without queue_wake(): the quick device sleeps, and the slow one is awake. */
+/* A request is pushed without queue_wake(), so the quick device sleeps, and only the slow one
+ * is awake. */
 static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **state)
 {
     pthread_t thread;
@@ -353,7 +358,7 @@ static void a_device_that_declines_wakes_the_one_that_it_declines_for(void **sta
         (void)sched_yield();
     }
     struct request *request = push_tensor(DTYPE_F32);
-    while (stats.requests > 0) { /* until the quick device has it */
+    while (stats.requests > 0) { /* until the quick device has taken it */
         assert_null(take(&slow, 0));
         queue_stats(queue, NULL, &stats);
     }

@@ -1,5 +1,5 @@
-/* What is done to elements before a scan, and to sums after it (proto/elements.h). That the sums of
- * the service are right with it is for tests/integration/test_attributes.py. */
+/* Steps on elements before a scan and on sums after it (proto/elements.h).
+ * tests/integration/test_attributes.py tests the service's sums. */
 #include "proto/elements.h"
 #include "tests/lib/unit.h"
 
@@ -10,7 +10,7 @@ enum {
     COUNT = 3 * PARALLEL_STEP_BYTES + 77
 };
 
-/* Work that is given up after so many steps; all that there are if it is negative. */
+/* Work that is cancelled after `left` steps; negative: never. */
 struct steps {
     struct parallel parallel;
     int left;
@@ -77,7 +77,7 @@ static void cells_that_no_scan_writes_are_written_in_steps(void **state)
     struct error err = ERROR_INIT;
     struct steps all = steps_of(-1);
     struct steps none = steps_of(0);
-    marks[1] = 1; /* element 64: of line 21, the second */
+    marks[1] = 1; /* element 64 is the second one of line 21 */
     assert_int_equal(elements_write_initial(&desc, false, &all.parallel, output, &err),
                      STATUS_OK);
     assert_true(all.taken > 1);

@@ -54,7 +54,7 @@ static int tear_down(void **state)
     return status;
 }
 
-/* At the next look, a minute and more after the one before. */
+/* Advance the clock by more than a minute and check the file. */
 static bool is_due(struct fixture *f)
 {
     f->now_ns += 61 * NS_PER_S;
@@ -78,7 +78,7 @@ static void a_change_is_due_when_two_looks_have_seen_it(void **state)
     assert_false(file_watch_due(&f->watch, f->now_ns + 59 * NS_PER_S));
     assert_true(is_due(f)); /* a minute later */
     file_watch_take(&f->watch);
-    assert_false(is_due(f)); /* it is in use now */
+    assert_false(is_due(f)); /* the file is in use now */
 }
 
 static void put_pipe(struct fixture *f)
@@ -136,7 +136,7 @@ static void a_pipe_in_place_of_the_file_is_due_to_be_refused_aloud(void **state)
     assert_true(is_due(f));
 }
 
-/* The file's times are `seconds` and `ns` after a moment. */
+/* Set the file's times to `seconds` and `ns` after a fixed time. */
 static void set_times(const char *path, time_t seconds, long ns)
 {
     const struct timespec at[2] = {{1700000000 + seconds, ns}, {1700000000 + seconds, ns}};
@@ -145,7 +145,7 @@ static void set_times(const char *path, time_t seconds, long ns)
 
 static void take(struct fixture *f)
 {
-    (void)is_due(f); /* it is seen as it is now */
+    (void)is_due(f); /* the watch knows the present state */
     file_watch_take(&f->watch);
     assert_false(is_due(f));
 }
@@ -191,8 +191,9 @@ static void a_file_written_in_place_with_its_old_size_and_time_is_due(void **sta
     take(f);
     const struct stat before = look_at(f->path);
     struct stat now = before;
+    /* Write until the kernel's clock has ticked. */
     while (now.st_ctim.tv_sec == before.st_ctim.tv_sec &&
-           now.st_ctim.tv_nsec == before.st_ctim.tv_nsec) { /* the kernel's clock has ticks */
+           now.st_ctim.tv_nsec == before.st_ctim.tv_nsec) {
         write_file(f->path, "b");
         set_times(f->path, 0, 0);
         now = look_at(f->path);
@@ -240,7 +241,7 @@ static void *write_pipe(void *argument)
     return NULL;
 }
 
-/* Somebody waits for a reader, writes to the pipe and closes it. */
+/* A thread waits for a reader, writes to the pipe and closes it. */
 static void begin_writing(struct fixture *f, struct writer *writer, const char *text)
 {
     *writer = (struct writer){.path = f->path, .text = text};

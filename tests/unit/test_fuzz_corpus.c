@@ -1,5 +1,5 @@
-/* Every file of tests/fuzz/corpus through its fuzz target, so that what a fuzzer once found
- * stays found where no fuzzer runs. */
+/* Runs every file of tests/fuzz/corpus through its fuzz target, so that earlier findings are
+ * tested without a fuzzer. */
 #include "tests/lib/unit.h"
 
 #define LLVMFuzzerTestOneInput fuzz_json

@@ -1,5 +1,5 @@
-/* Every script of tests/fuzz/corpus/wire against the service, so that what the wire fuzzer once
- * found stays found where no fuzzer runs. */
+/* Runs every script of tests/fuzz/corpus/wire against the service, so that earlier findings of
+ * the wire fuzzer are tested without a fuzzer. */
 #include "tests/fuzz/wire_script.h"
 #include "tests/lib/unit.h"
 

@@ -1,4 +1,4 @@
-/* header_check.h: what a header must look like, and what is read from it. */
+/* header_check.h: the required form of a header, and the values that are read from it. */
 #include "server/http/header_check.h"
 #include "tests/lib/unit.h"
 
@@ -11,7 +11,7 @@ struct field {
 
 enum {
     ROOM = 4096,
-    TARGET = 11 /* bytes, of "/v1/cumsum?" */
+    TARGET = 11 /* bytes of "/v1/cumsum?" */
 };
 
 static enum status pass(struct header_check *header, bool http_1_1, const struct field *list,
@@ -77,7 +77,8 @@ static void door_refuses_more_bytes_than_its_limit(void **state)
     struct header_check header;
     struct error err = ERROR_INIT;
     (void)state;
-    memset(longest, 'a', ROOM - TARGET - sizeof "Host" - sizeof "h" + 1); /* and one of "X" */
+    /* Together with the target, "Host", "h" and "X" this value has ROOM bytes. */
+    memset(longest, 'a', ROOM - TARGET - sizeof "Host" - sizeof "h" + 1);
     assert_int_equal(PASS(&header, &err, {"X", longest}), STATUS_OK);
     assert_int_equal(header.bytes, ROOM);
     assert_int_equal(PASS(&header, &err, {"XX", longest}), STATUS_HEADERS_TOO_LARGE);
@@ -214,7 +215,7 @@ static void door_packs_with_what_is_not_refused(void **state)
         {"gzip;q=0, *", CODING_IDENTITY, false},
         {"gzip;q=0, deflate", CODING_DEFLATE, false},
         {"x-gzip;q=0.001, br;Q=0.000", CODING_GZIP, false},
-        {"gzip;q=0.01x", CODING_GZIP, false}, /* no number: as if there was none */
+        {"gzip;q=0.01x", CODING_GZIP, false}, /* an invalid weight counts as no weight */
         {"*", CODING_IDENTITY, false},
         {"*;q=0", CODING_IDENTITY, true},
         {"*;q=0, identity;q=0.5", CODING_IDENTITY, false},

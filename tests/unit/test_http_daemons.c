@@ -1,5 +1,5 @@
-/* Whose connections a loop serves next (server/http/http_daemons.c). Daemons are not
- * started: nothing here needs libmicrohttpd's part of them. */
+/* The order in which a loop serves connections (server/http/http_daemons.c). The daemons are
+ * not started: no test needs libmicrohttpd's part. */
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
@@ -35,7 +35,7 @@ static int tear_down(void **state)
 {
     struct world *world = *state;
     http_daemons_deinit(&world->loop);
-    clients_destroy(world->clients); /* asserts that every reference is back */
+    clients_destroy(world->clients); /* asserts that every reference was released */
     free(world);
     return 0;
 }
@@ -60,7 +60,7 @@ static void add_daemon(struct http_loop *loop)
     http_daemons_add(daemon);
 }
 
-/* A new connection of the client, which has run once. */
+/* Add a connection of the client that has run once. */
 static struct http_daemon *join(struct world *world, struct client *client)
 {
     struct http_loop *loop = &world->loop;
@@ -73,7 +73,7 @@ static struct http_daemon *join(struct world *world, struct client *client)
     return daemon;
 }
 
-/* The next daemon, which stays ready. */
+/* Run the next daemon for `ns`; it stays ready. */
 static struct http_daemon *run_next(struct world *world, uint64_t ns)
 {
     struct http_daemon *daemon = http_daemons_next(&world->loop);
@@ -128,12 +128,13 @@ static void crowds_share_the_time_and_idle_time_is_no_claim(void **state)
     struct http_daemon *first = daemons[0][1];
     struct http_daemon *second = daemons[1][1];
 
-    http_daemon_wake(first); /* alone, for a long time */
+    http_daemon_wake(first); /* the only ready daemon, for a long time */
     assert_ptr_equal(run_next(world, 100000), first);
     assert_ptr_equal(run_next(world, 100000), first);
 
-    http_daemon_wake(
-        second); /* the crowd was idle: it has the next turn, but no more than one */
+    /* The second crowd was idle. It runs next, but only once before the first one runs
+     * again. */
+    http_daemon_wake(second);
     assert_ptr_equal(run_next(world, 150000), second);
     assert_ptr_equal(run_next(world, 100000), first);
     uint64_t first_ns = 0;
@@ -155,8 +156,7 @@ static void crowds_share_the_time_and_idle_time_is_no_claim(void **state)
     }
 }
 
-/* All daemons of some clients have something to do all the time, and every run takes as
- * long. */
+/* All daemons of some clients are always ready, and every run takes equally long. */
 static void daemons_all_run_once_before_one_runs_again(void **state)
 {
     enum {
@@ -175,7 +175,7 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
             }
         }
     }
-    for (uint64_t round = 2; round < 5; round++) { /* each has run once before */
+    for (uint64_t round = 2; round < 5; round++) { /* each daemon has run once already */
         for (int turn = 0; turn < CLIENTS * (EACH - 1); turn++) {
             assert_int_equal(run_next(world, 20000)->runs, round);
         }
@@ -188,7 +188,8 @@ static void daemons_all_run_once_before_one_runs_again(void **state)
     }
 }
 
-/* How many runs of 100 us another client has after one of a client that took `ns` by the clock. */
+/* Return how many runs of 100 us another client gets after one run of a client that took `ns`
+ * by the clock. */
 static int runs_of_another_after(struct world *world, uint64_t ns)
 {
     struct client *clients[2] = {client_at(world, 1), client_at(world, 2)};
@@ -231,7 +232,7 @@ static void all_processor_time_of_a_run_is_held_against_its_client(void **state)
     assert_in_range(runs_of_another_after(world, 300 * NS_PER_MS), 190, 1000);
 }
 
-/* Clients with one connection each, which all have something to do. */
+/* Clients with one connection each, which are always ready. */
 static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
 {
     enum {
@@ -256,7 +257,8 @@ static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
         }
         assert_true(joined_ran);
     }
-    for (int d = 0; d < 2; d++) { /* however many newcomers there are, all others run as well */
+    /* Two daemons are marked as new after each run. All others must run as well. */
+    for (int d = 0; d < 2; d++) {
         http_daemon_begin_run(daemons[d]);
     }
     const uint64_t runs = daemons[CLIENTS - 1]->runs;
@@ -273,7 +275,7 @@ static void a_new_connection_has_every_second_turn_of_its_crowd(void **state)
     }
 }
 
-/* Of the same client, on others of its connections. */
+/* The client also sends texts, on its other connections. */
 static void a_small_request_waits_for_one_of_the_texts_in_its_crowd(void **state)
 {
     enum {
@@ -284,13 +286,13 @@ static void a_small_request_waits_for_one_of_the_texts_in_its_crowd(void **state
     struct client *client = client_at(world, 1);
     struct http_daemon *daemons[TEXTS + 2];
     for (int i = 0; i < TEXTS + 2; i++) {
-        daemons[i] = join(world, client); /* the first one is beside other clients' */
+        daemons[i] = join(world, client); /* the first one belongs to the other client */
     }
     for (int i = 1; i <= TEXTS; i++) {
         daemons[i]->text_bytes = 100 << 10;
         http_daemon_wake(daemons[i]);
     }
-    for (int turn = 0; turn < TEXTS; turn++) { /* the client asks again after each answer */
+    for (int turn = 0; turn < TEXTS; turn++) { /* one request after the other */
         int texts_before = 0;
         http_daemon_wake(daemons[SMALL]);
         while (http_daemons_next(&world->loop) != daemons[SMALL]) {
@@ -307,8 +309,8 @@ static void a_small_request_waits_for_one_of_the_texts_in_its_crowd(void **state
     client_release(client);
 }
 
-/* How often the second connection of a client runs in 40 turns, beside first connections of which
- * `ready` have something to do. */
+/* Each of several clients has a first connection; `ready` of these are ready. Return how often
+ * the second connection of one client runs in 40 turns. */
 static int turns_of_a_second_connection(struct world *world, unsigned ready)
 {
     enum {

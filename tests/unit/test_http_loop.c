@@ -1,5 +1,6 @@
-/* The start and the end of a loop, and texts that wait for a turn (server/http/http_loop.c): the
- * whole service on a Unix socket, without the heartbeat, which would find forgotten work. */
+/* The start and the end of a loop, and texts that wait for the loop's next round
+ * (server/http/http_loop.c). The whole service runs on a Unix socket, without the heartbeat,
+ * which would find forgotten work. */
 #include "server/base/config.h"
 #include "server/http/loop.h"
 #include "server/service.h"
@@ -30,7 +31,7 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb call, uint64_t ms, uint
     return ms == HEARTBEAT_MS ? 0 : __real_uv_timer_start(timer, call, ms, again_ms);
 }
 
-static _Atomic int polls_left; /* until libuv watches no other descriptor; 0: it does */
+static _Atomic int polls_left; /* calls of uv_poll_init() up to the failing one; 0: none */
 
 int __real_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
 int __wrap_uv_poll_init(uv_loop_t *loop, uv_poll_t *poll, int fd);
@@ -64,7 +65,8 @@ struct MHD_Daemon *__wrap_MHD_start_daemon(unsigned flags, uint16_t port,
     return daemon;
 }
 
-/* libuv ends the process where this one fails. */
+/* Number of times that libuv enlarged a table. libuv aborts the process if this allocation
+ * fails. */
 static atomic_size_t tables_grown;
 
 static void *grow_table(void *table, size_t bytes)
@@ -73,8 +75,8 @@ static void *grow_table(void *table, size_t bytes)
     return realloc(table, bytes);
 }
 
-/* What loops do, one thing after the other. */
-static _Thread_local const struct http_daemon *printed_for; /* and nobody has paid yet */
+/* Records of the loops' actions. */
+static _Thread_local const struct http_daemon *printed_for; /* NULL after the time is charged */
 static atomic_size_t returned;
 static atomic_size_t printed_in_turn;
 static atomic_size_t paid;
@@ -107,7 +109,7 @@ void __wrap_http_daemon_served(struct http_daemon *daemon, uint64_t ns)
     __real_http_daemon_served(daemon, ns);
 }
 
-static atomic_size_t newcomers_waiting; /* that got no place at once */
+static atomic_size_t newcomers_waiting; /* newcomers that did not get a place at once */
 
 enum places_answer __real_places_ask(struct places *places, struct newcomer *newcomer,
                                      uint64_t limit);
@@ -196,13 +198,13 @@ static int connect_to(const struct world *world)
     for (int tries = 0;
          connect(fd, (const struct sockaddr *)&world->address, sizeof world->address) != 0;
          tries++) {
-        assert_true(tries < PATIENCE_MS); /* it has not begun to listen */
+        assert_true(tries < PATIENCE_MS); /* the service does not listen yet */
         (void)poll(NULL, 0, 1);
     }
     return fd;
 }
 
-/* The status of an answer whose body is that of `ends`. */
+/* Send a request and return the status of the answer; its body must end with `ends`. */
 static int ask(int fd, const char *request, size_t bytes, const char *ends)
 {
     char answer[4096] = "";
@@ -227,7 +229,8 @@ static void await_ready(int fd)
     }
 }
 
-/* Otherwise a client whose scans run elsewhere has its texts printed for nothing. */
+/* The time for printing the answer must be charged to the client, which happens only in the
+ * turn of its connection. */
 static void a_request_that_returns_is_continued_in_the_turn_of_its_connection(void **state)
 {
     static const char text[] = "POST /v1/cumsum HTTP/1.1\r\nHost: x\r\n"
@@ -245,7 +248,7 @@ static void a_request_that_returns_is_continued_in_the_turn_of_its_connection(vo
     (void)close(fd);
     assert_int_equal(atomic_load(&returned), REQUESTS);
     assert_int_equal(atomic_load(&printed_in_turn), REQUESTS);
-    /* The last run may not be paid for yet, although its answer has arrived. */
+    /* The last run may not be charged yet, although its answer has arrived. */
     assert_in_range(atomic_load(&paid), REQUESTS - 1, REQUESTS);
 }
 
@@ -253,7 +256,7 @@ static void libuv_takes_no_memory_for_connections_that_come(void **state)
 {
     enum {
         CONNECTIONS = 100
-    }; /* with daemons whose descriptors have ever higher numbers */
+    }; /* the descriptors of these daemons have increasing numbers */
     const struct world *world = *state;
     int fds[CONNECTIONS] = {connect_to(world)};
     await_ready(fds[0]);
@@ -269,7 +272,7 @@ static void libuv_takes_no_memory_for_connections_that_come(void **state)
     }
 }
 
-/* False: the service has closed the connection without an answer. */
+/* Return false if the service closed the connection without an answer. */
 static bool is_answered(int fd)
 {
     char answer[512];
@@ -281,8 +284,8 @@ static bool is_answered(int fd)
     return recv(fd, answer, sizeof answer, 0) > 0;
 }
 
-/* The loops have some unused daemons at first. In the drain at the end the service waits for all
- * connections that count: the closed one does not. */
+/* The loops have some unused daemons at first. In the drain at the end the service waits for
+ * all counted connections; the closed one is not counted. */
 static void
 a_connection_for_which_no_daemon_starts_is_closed_and_the_next_is_served(void **state)
 {
@@ -357,7 +360,8 @@ static void a_loop_that_is_stopped_before_its_first_turn_leaves_no_file_open(voi
     free(http);
 }
 
-/* One for the requests that come back, the listening socket, and libmicrohttpd's. */
+/* A loop watches three descriptors: that of returning requests, the listening socket, and that
+ * of libmicrohttpd. */
 static void a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends(void **state)
 {
     const char *const words[] = {"tallyd", "--listen=127.0.0.1:0", "--http-loops=1"};
@@ -384,7 +388,8 @@ static void a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        /* first, as ThreadSanitizer lets no process that had threads fork one that has them */
+        /* This test is first, because ThreadSanitizer does not allow a fork after the process
+         * has had threads. */
         cmocka_unit_test(a_start_at_which_a_descriptor_cannot_be_watched_says_so_and_ends),
         cmocka_unit_test_setup_teardown(
             a_request_that_returns_is_continued_in_the_turn_of_its_connection,

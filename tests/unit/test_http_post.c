@@ -1,4 +1,4 @@
-/* http_post.h against a server that says whatever a row of a table says. */
+/* http_post.h against a server that answers as a row of a table says. */
 #include "server/base/clock.h"
 #include "server/base/http_post.h"
 #include "tests/lib/unit.h"
@@ -28,8 +28,8 @@ static _Atomic uint64_t deadline_ns;
 enum then {
     STAY,
     HANG_UP,
-    PASS_DEADLINE, /* no more is said, and the client's time is over */
-    DRIP           /* a header that never ends, a few bytes at a time */
+    PASS_DEADLINE, /* sends no more and moves the client's deadline to the past */
+    DRIP           /* sends a header without end, a few bytes at a time */
 };
 
 struct turn {
@@ -40,10 +40,10 @@ struct turn {
 struct server {
     int listener;
     unsigned port;
-    const struct turn *turns; /* one a request */
+    const struct turn *turns; /* one for each request */
     size_t count;
     size_t connections;
-    char request[1024]; /* the last one, its head */
+    char request[1024]; /* head of the last request */
     pthread_t thread;
 };
 
@@ -60,7 +60,7 @@ static int open_listener(int backlog, unsigned *port)
     return fd;
 }
 
-/* False: the client has closed the connection. */
+/* Return false if the client closed the connection. */
 static bool read_request(int fd, char *request, size_t room)
 {
     char *body = NULL;
@@ -80,7 +80,7 @@ static bool read_request(int fd, char *request, size_t room)
     return true;
 }
 
-/* Until nobody listens any more. */
+/* Send until the client has closed. */
 static void drip(int fd)
 {
     while (send(fd, "x: y\r\n", 6, MSG_NOSIGNAL) > 0) {
@@ -113,7 +113,8 @@ static void *serve(void *argument)
         }
     }
     if (fd >= 0) {
-        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0); /* it ends */
+        /* Wait until the client closes the connection. */
+        (void)recv(fd, server->request + sizeof server->request - 1, 1, 0);
         close(fd);
     }
     return NULL;
@@ -186,7 +187,7 @@ static void an_answer_decides_whether_it_was_taken(void **state)
         {"HTTP/1.1 503 No\r\nRetry-After: 99999\r\nContent-Length: 4\r\n\r\nwait",
          "it answers 503", STAY},
 
-        /* A body that does not come, or more than was asked for, is not waited for. */
+        /* The client does not wait for a missing body, or for more bytes than announced. */
         {"HTTP/1.1 200 OK\r\n\r\nuntil it ends", NULL, STAY},
         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", NULL,
          STAY},
@@ -312,8 +313,8 @@ static void a_refused_connection_is_reported(void **state)
     http_post_destroy(post);
 }
 
-/* Says that it is through, and resets the connection when the client has begun to send: what is
- * sent from then on meets a pipe that is broken. */
+/* Shuts down its side for writing, and resets the connection after the client has begun to
+ * send. The client then gets EPIPE. */
 static void *hang_up(void *argument)
 {
     const struct linger at_once = {.l_onoff = 1};
@@ -353,7 +354,7 @@ enum {
     ADDRESSES = 3
 };
 
-/* What "several.test" resolves to, on this machine. */
+/* The addresses to which "several.test" resolves. */
 static unsigned ports[ADDRESSES];
 
 int __real_getaddrinfo(const char *name, const char *port, /* NOLINT: the linker's name */
@@ -399,11 +400,11 @@ of_several_addresses_the_first_that_answers_in_its_part_of_the_time_is_taken(voi
     assert_int_equal(http_post_create("http://several.test", "/", &post), STATUS_OK);
     atomic_store(&deadline_ns, clock_now_ns() + 1500 * NS_PER_MS);
     assert_null(say(post));
-    assert_int_equal(poll(&other, 1, 0), 0); /* nobody asked there */
+    assert_int_equal(poll(&other, 1, 0), 0); /* the client did not connect there */
     http_post_destroy(post);
     end(&server, direct);
     close(other.fd);
-    assert_int_equal(dup(listener), lowest); /* no socket was left behind */
+    assert_int_equal(dup(listener), lowest); /* no socket leaked */
     close(lowest);
     close(first);
     close(listener);

@@ -1,4 +1,5 @@
-/* infer_memory.h: what a request needs, and what is charged to the budget and to its client. */
+/* infer_memory.h: the memory that a request needs, and the charges to the budget and to its
+ * client. */
 #include "server/job/infer_memory.h"
 
 #include "server/base/clock.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool no_slabs; /* the system refuses every mapping */
+static bool no_slabs; /* let every mapping for a slab fail */
 
 struct slab *__real_slab_create(size_t bytes);
 struct slab *__wrap_slab_create(size_t bytes);
@@ -49,7 +50,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A text that grows as it is unpacked: what is left of the promise is a part of its growth. */
+/* A decompressed text grows beyond the budget. The refusal does not depend on the promised
+ * memory that is left. */
 static void a_request_beyond_the_budget_is_too_large_whatever_was_promised(void **state)
 {
     struct fixture *f = *state;
@@ -63,7 +65,8 @@ static void a_request_beyond_the_budget_is_too_large_whatever_was_promised(void 
     memory_unpromise(f->server.memory, 4 << 20);
 }
 
-/* A body is charged as it arrives. Its refused request gives back what it had, and still wants both. */
+/* A body is charged as it arrives. When its request is refused, its memory is freed, and the
+ * request still counts as needing all of it. */
 static void a_request_that_is_refused_inside_its_body_presses_for_all_it_needs(void **state)
 {
     struct fixture *f = *state;
@@ -83,8 +86,7 @@ static void a_client_over_its_memory_limit_is_told_when_enough_is_released(void 
     struct error err = ERROR_INIT;
     struct client client = {.requests = 0};
     uint64_t wait_ns = 0;
-    const uint64_t others =
-        3 << 20; /* that the client's other requests hold, for 10 s lately */
+    const uint64_t others = 3 << 20; /* bytes that other requests of the client hold for 10 s */
     f->config.per_client_memory = 4 << 20;
     request->arrival.client = &client;
     request->arrival.limited = true;
@@ -93,15 +95,16 @@ static void a_client_over_its_memory_limit_is_told_when_enough_is_released(void 
     assert_true(client_take_memory(&client, others, others, &wait_ns));
     assert_int_equal(infer_charge(request, 2 << 20, &err), STATUS_THROTTLED);
     assert_int_equal(request->reply.limit, METRICS_CLIENT_LIMIT_MEMORY);
-    assert_int_equal(request->reply.retry_after_s, 4); /* for a third of it */
+    /* A third of the held memory must be given back. */
+    assert_int_equal(request->reply.retry_after_s, 4);
     assert_int_equal(infer_charge(request, 1 << 20, &err), STATUS_OK);
 
-    request->arrival.limited = false; /* now it is one of all who are at a Unix socket */
+    request->arrival.limited = false; /* clients of a Unix socket have no limit */
     assert_int_equal(infer_charge(request, 9 << 20, &err), STATUS_OK);
     assert_int_equal(client.memory_bytes, 4 << 20);
 }
 
-/* A raw float32 tensor of 1 MiB, planned and measured. */
+/* Create a request for a raw float32 tensor of 1 MiB, planned and measured. */
 static struct request *planned_request(struct fixture *f)
 {
     struct request *request = &f->request;
@@ -121,7 +124,7 @@ static void a_packed_body_needs_its_announced_bytes_besides_what_it_becomes(void
 {
     struct fixture *f = *state;
     struct request *request = planned_request(f);
-    void *unpacks = f; /* only whether it does counts here */
+    void *unpacks = f; /* any non-NULL pointer: the body is compressed */
     request->body.declared = 5000;
     request->body.inflate = unpacks;
     assert_int_equal(infer_needed_bytes(request, 0), 5000 + (1 << 20));

@@ -1,4 +1,4 @@
-/* inflate.h: bodies unpacked piece by piece, hard caps, damaged streams. */
+/* inflate.h: bodies decompressed piece by piece, hard limits, damaged streams. */
 #include "tests/unit/pack.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct sink {
     unsigned char *bytes;
     size_t count;
     enum status refuse;
-    size_t most; /* that it takes; 0: any number */
+    size_t most; /* largest number of bytes that the sink takes; 0: no limit */
     int refused;
 };
 
@@ -30,7 +30,8 @@ static enum status collect(void *context, const void *bytes, size_t count, struc
     return STATUS_OK;
 }
 
-/* Half noise, half zeros: sizes vary, and unpacking crosses pieces. */
+/* Make a text whose first half is noise and whose second half is zeros. Pieces of it unpack to
+ * different sizes, and output crosses pieces. */
 static unsigned char *make_text(void)
 {
     unsigned char *text = calloc(1, TEXT_BYTES);
@@ -80,7 +81,7 @@ static void round_trip_in_pieces_of_any_size(void **state)
     free(text);
 }
 
-/* Whatever is still to come out of what it was given. */
+/* The decompression stops although the input that has been read would give more output. */
 static void a_bomb_stops_where_its_sink_is_full(void **state)
 {
     enum {
@@ -161,7 +162,7 @@ static void damage_is_noticed(void **state)
     struct sink sink = {.refuse = STATUS_OK};
     struct error err = ERROR_INIT;
     (void)state;
-    packed[count - 1] ^= 1; /* the checksum */
+    packed[count - 1] ^= 1; /* damage the checksum */
     assert_int_equal(unpack(CODING_DEFLATE, packed, count, 100, &sink, &err),
                      STATUS_INVALID_ENCODING);
     free(sink.bytes);

@@ -1,4 +1,5 @@
-/* Cells of output buffers: which are sums, and their text, against a buffer that holds them all. */
+/* Cells of output buffers: which of them are sums, and their text, compared with a buffer that
+ * holds all cells. */
 #include "kernels/plan.h"
 #include "proto/attributes.h"
 #include "proto/json/cells.h"
@@ -17,7 +18,7 @@ static const struct {
     int rank;
     int64_t sizes[4];
     int64_t strides[4];
-    uint64_t tail; /* cells behind the last sum */
+    uint64_t tail; /* cells after the last sum */
 } layouts[] = {
     {1, {1}, {5}, 0},
     {1, {1}, {0}, 3},
@@ -46,7 +47,7 @@ static struct scan_desc desc_of(size_t i)
     return desc;
 }
 
-/* Sum n is n + 1, at its address; returns how many there are. */
+/* Write sum n as n + 1 to its address; returns the number of sums. */
 static uint64_t lay_out(const struct scan_desc *desc, int16_t *buffer)
 {
     uint64_t sums = 1;
@@ -129,12 +130,12 @@ static void other_layouts_are_not_printed_by_cells(void **state)
         int64_t strides[2];
     } others[] = {
         {{2, 3}, {3, 2}},           /* interleaved */
-        {{2, 3}, {3000, 2000}},     /* and far apart */
-        {{2, 2}, {1, 1}},           /* two at one address */
-        {{2, 2}, {0, 1}},           /* the same */
+        {{2, 3}, {3000, 2000}},     /* interleaved and far apart */
+        {{2, 2}, {1, 1}},           /* two sums at one address */
+        {{2, 2}, {0, 1}},           /* two sums at one address, by stride 0 */
         {{2, 0}, {1, 1}},           /* no element */
-        {{2, 2}, {-1, 5}},          /* before the first */
-        {{2, 3}, {INT64_MAX, 100}}, /* within 64 bits, just */
+        {{2, 2}, {-1, 5}},          /* before the first cell */
+        {{2, 3}, {INT64_MAX, 100}}, /* just within 64 bits */
         {{INT64_MAX, 3}, {INT64_MAX, 1}},
         {{INT64_MAX, INT64_MAX}, {1, 1}},
     };
@@ -163,7 +164,7 @@ static void a_buffer_with_few_gaps_is_held(void **state)
     }
 }
 
-/* The room that is reserved for a text of zeros is what they take. */
+/* The room reserved for a text of zeros is exactly its length. */
 static void zeros_are_reserved_by_their_own_length(void **state)
 {
     static const struct {
@@ -186,7 +187,7 @@ static void zeros_are_reserved_by_their_own_length(void **state)
         assert_true(json_writer_ok(&w));
         assert_in_range(w.bytes, zeros, most);
         assert_int_equal(w.text[w.bytes - 1], ']');
-        assert_true(w.capacity == most + 1); /* it did not grow */
+        assert_true(w.capacity == most + 1); /* the buffer did not grow */
         json_writer_deinit(&w);
     }
 }

@@ -1,4 +1,4 @@
-/* Cutting "data" out of a JSON text. */
+/* json_doc: "data" is cut out of a JSON text, and the rest is parsed. */
 #include "proto/json/doc.h"
 #include "tests/lib/unit.h"
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text without anything behind it; stays until free(). */
+/* The text in memory of exactly its size; valid until free(). */
 static char *held;
 
 static enum status parse_n(const char *text, size_t bytes, struct json_doc *doc,
@@ -265,7 +265,7 @@ static void nesting_and_bulk_outside_of_data_are_limited(void **state)
     }
 }
 
-/* An object with an array: so many values, of which the commas in its string are none. */
+/* Write an object with an array of `values` values; the commas in its string do not count. */
 static size_t write_values(char *text, int values)
 {
     char *p = stpcpy(text, "{\"a\":[\",,,,\"");

@@ -58,7 +58,7 @@ static void integers_are_whole_numbers_however_they_are_written(void **state)
     assert_int_equal(value, -2000);
     assert_int_equal(json_field_int64(&place, "minus", &value, NULL), STATUS_OK);
     assert_int_equal(value, 0);
-    /* From 2^53 on a double does not say which integer was written. */
+    /* From 2^53 on a double does not show which integer was written. */
     err = (struct error)ERROR_INIT;
     assert_int_equal(json_field_int64(&place, "long", &value, &err), STATUS_INVALID_FIELD);
     expect_error(&err, STATUS_INVALID_FIELD, "long",

@@ -1,5 +1,5 @@
-/* json/tensor.h: in pieces, in whatever order and however small, comes out what comes out in
- * one go, the errors' texts included. */
+/* json/tensor.h: reading in pieces, of any size and in any order, gives the same result as
+ * reading at once, with the same error messages. */
 #include "proto/json/tensor.h"
 #include "tests/lib/unit.h"
 
@@ -11,7 +11,7 @@
 /* ---- runners ---- */
 
 static int pieces_run;
-static int most_pieces; /* the runner gives up after so many */
+static int most_pieces; /* the runner gives up after this many pieces */
 
 static bool run_in_order(const struct parallel *self, int count, parallel_piece piece,
                          void *context)
@@ -116,7 +116,7 @@ static void read_with(const struct parallel *parallel, const struct json_array *
     out->status = json_tensor_read(&read, array->cut, array->elements, out->values, &out->err);
 }
 
-/* Measure a text and read it both ways; true if it was valid. */
+/* Measure a text and read it both ways. Returns whether it was valid. */
 static bool check_text(const char *text)
 {
     static struct outcome whole;
@@ -179,7 +179,7 @@ static uint64_t next_random(uint64_t *seed)
     return *seed;
 }
 
-/* A valid text with a few bytes changed, ten thousand times. */
+/* A valid text with a few changed bytes, ten thousand times. */
 static void damaged_texts_read_as_in_one_go(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Long texts: measured, read and moved in steps that can be given up, printed into as much
- * memory as was said before. */
+/* Long texts: measured, read and moved in steps that can be cancelled, and printed into exactly
+ * the memory that was computed before. */
 #include "proto/cumsum_request.h"
 #include "proto/json/tensor.h"
 #include "proto/json/writer.h"
@@ -17,8 +17,8 @@ static bool count_steps(const struct parallel *parallel)
     return ++steps <= steps_allowed;
 }
 
-/* Texts of 3 MiB: whatever they consist of, there is a step every 256 KiB or so, and an end to
- * it when the step says so. */
+/* Texts of 3 MiB with different content. There must be a step about every 256 KiB, and the work
+ * must end if the step returns false. */
 static void long_texts_are_measured_and_read_in_steps(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void long_texts_are_measured_and_read_in_steps(void **state)
         steps_allowed = INT32_MAX;
         assert_int_equal(json_tensor_measure(text, bytes, &parallel, &array, &err), STATUS_OK);
         assert_int_equal(array.elements, texts[i].elements);
-        /* blanks alone are looked at again when their array ends */
+        /* Blanks are read a second time when their array ends. */
         assert_true(steps >= (array.elements == 0 ? 3 * STEPS : STEPS));
         const int last = steps - 1;
         steps = 0;
@@ -74,7 +74,7 @@ static void long_texts_are_measured_and_read_in_steps(void **state)
             err = (struct error)ERROR_INIT;
             steps = 0;
             steps_allowed = give_up ? 5 : INT32_MAX;
-            bool wrong = texts[i].read != STATUS_OK; /* is seen before the first step */
+            bool wrong = texts[i].read != STATUS_OK; /* found before the first step */
             assert_int_equal(json_tensor_read(&read, array.cut, array.elements, out, &err),
                              wrong     ? texts[i].read
                              : give_up ? STATUS_CLIENT_GONE
@@ -95,7 +95,7 @@ static bool run_all(const struct parallel *parallel, int count, parallel_piece p
     return true;
 }
 
-/* The longest numbers of every type, flat and nested, also where there are none at all. */
+/* Arrays with the longest numbers of every type, flat and nested, and empty arrays. */
 static void writing_takes_no_more_memory_than_it_says(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void writing_takes_no_more_memory_than_it_says(void **state)
     const struct parallel parallel = {.grain = 64 << 10, .run = run_all};
     static char data[COUNT * 8];
     for (int dtype = 0; dtype < DTYPE_COUNT; dtype++) {
-        /* -9.007199254740992e15 as a float, and what is about as long of the others */
+        /* -9.007199254740992e15 as a float, and numbers of about that length for other types */
         static const uint64_t longest[] = {[1] = 0x80, [2] = 0x8000, [4] = 0xda000000u};
         size_t size = dtype_info((enum dtype)dtype)->bytes;
         uint64_t value = size < 8 ? longest[size] : UINT64_C(0x80123456789abcde);
@@ -144,7 +144,7 @@ static void writing_takes_no_more_memory_than_it_says(void **state)
     }
 }
 
-/* 1 MiB and a bit, moved a little to the front. */
+/* Slightly more than 1 MiB is moved by a few bytes to the front. */
 static void bytes_are_moved_and_zeroed_in_steps(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static bool run_counted(const struct parallel *parallel, int count, parallel_pie
     return true;
 }
 
-/* The carry of 64 Ki lines, of which a MiB is answered: as base64, as numbers, as bytes. */
+/* The carry of 64 Ki lines, a MiB in the answer: as base64, as numbers, as bytes. */
 static void a_carry_is_answered_in_steps(void **state)
 {
     (void)state;

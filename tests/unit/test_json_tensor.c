@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A copy with nothing behind its last byte. */
+/* A copy in memory of exactly its size. */
 static char *exact_copy(const char *text)
 {
     size_t bytes = strlen(text);
@@ -170,7 +170,7 @@ static void a_ragged_array_still_counts_its_numbers(void **state)
     assert_true(out[0] == 1 && out[1] == 2 && out[2] == 3 && out[3] == 4);
 }
 
-/* Bytes that look like brackets to who looks at some of their bits only. */
+/* Bytes that look like brackets to code that compares only some of their bits. */
 static void bytes_that_resemble_brackets_are_not_brackets(void **state)
 {
     (void)state;
@@ -205,7 +205,8 @@ static void unfinished_and_too_deep_arrays_are_refused(void **state)
     assert_int_equal(measure(deep, &array, &err), STATUS_INVALID_SHAPE);
 }
 
-/* Text of `count` numbers with odd spacing, nested in rows of `inner` (0: flat). */
+/* Make a text of `count` numbers with irregular spacing, nested in rows of `inner` (0:
+ * flat). */
 static char *make_text(size_t count, size_t inner, const char *number, size_t *bytes)
 {
     char *text = malloc(count * (strlen(number) + 12) + 16);
@@ -266,7 +267,7 @@ static void the_type_is_inferred_by_numpys_rule(void **state)
     assert_int_equal(infer("[1e2]"), DTYPE_F64);
     assert_int_equal(infer("[]"), DTYPE_F64);
     assert_int_equal(infer("[1,\"NaN\"]"), DTYPE_F64);
-    assert_int_equal(infer("[1,\"2\"]"), DTYPE_F64); /* which refuses it: no type is guessed */
+    assert_int_equal(infer("[1,\"2\"]"), DTYPE_F64); /* the string is refused when it is read */
     assert_int_equal(infer("[1,NaN]"), DTYPE_F64);
     assert_int_equal(infer("[-Infinity,1]"), DTYPE_F64);
     assert_int_equal(infer("[1,inf]"), DTYPE_F64);
@@ -274,7 +275,7 @@ static void the_type_is_inferred_by_numpys_rule(void **state)
     assert_int_equal(infer("[9223372036854775807]"), DTYPE_I64);
     assert_int_equal(infer("[-9223372036854775808]"), DTYPE_I64);
     assert_int_equal(infer("[1,2,                        1234567890123456789]"), DTYPE_I64);
-    /* the spelling decides: reading says that it is out of range */
+    /* The spelling decides the type; reading then reports that the number is out of range. */
     assert_int_equal(infer("[9223372036854775808]"), DTYPE_I64);
 }
 
@@ -294,6 +295,9 @@ static const struct {
     {DTYPE_I32, "[1 2]", "data[0]", "expected ',' or ']'"},
     {DTYPE_I32, "[1x]", "data[0]", "expected ',' or ']'"},
     {DTYPE_I32, "[[1][2]]", "data[0]", "expected ',' or ']'"},
+    {DTYPE_I32, "[[1 2]\n [3 4]]", "data[0]", "followed by '2', expected ',' or ']': JSON has"},
+    {DTYPE_I32, "[[1,2][3,4]]", "data[1]", "JSON has commas between numbers and between rows"},
+    {DTYPE_F64, "[True]", "data[0]", "JSON writes true and false in small letters"},
     {DTYPE_I32, "[[1,2],[3,x]]", "data[3]", "'x'"},
     {DTYPE_I32, "[1.0,2e3,-3.50e1,0.0,-0.0e9]", NULL, NULL},
     {DTYPE_I32, "[1.5]", "data[0]", "element 0 is 1.5, expected a whole number for int32"},
@@ -391,7 +395,7 @@ static void every_byte_between_brackets_is_checked(void **state)
         err = (struct error)ERROR_INIT;
         if (json_tensor_measure(text, strlen(reads[i].text), NULL, &array, &err) != STATUS_OK) {
             assert_null(
-                strchr(strchr(reads[i].text, '"') + 1, '"')); /* the string has no end */
+                strchr(strchr(reads[i].text, '"') + 1, '"')); /* the string is not terminated */
             free(text);
             continue;
         }
@@ -460,7 +464,7 @@ static void another_count_than_expected_is_refused_without_writing_beyond(void *
     free(out);
 }
 
-/* The sign of the infinity that it is; 0: NaN. */
+/* Accepted words. `sign` is the sign of the infinity, or 0 for NaN. */
 static const struct {
     const char *text;
     int sign;
@@ -612,7 +616,8 @@ static bool run_in_turn(const struct parallel *self, int count, parallel_piece p
     return true;
 }
 
-/* Whole, and in pieces of one, two, ... elements: a piece has as many as 16 bytes of grain. */
+/* Print as a whole, and in pieces of one, two, ... elements; the printer counts 16 bytes of
+ * grain per element. */
 static void check_print(int rank, const int64_t *sizes, uint64_t elements, const char *expected)
 {
     int32_t data[64];

@@ -51,12 +51,12 @@ static const struct {
     {"quote \" back \\ slash /", "quote \\\" back \\\\ slash /"},
     {"\b\f\n\r\t", "\\b\\f\\n\\r\\t"},
     {"\x01\x1f\x7f", "\\u0001\\u001f\\u007f"},
-    {"\xC2\x80 \xC2\x9B", "\\u0080 \\u009b"},       /* terminals obey them, too */
-    {"\xE2\x80\xA8\xE2\x80\xAE", "\\u2028\\u202e"}, /* end a line; turn letters round */
+    {"\xC2\x80 \xC2\x9B", "\\u0080 \\u009b"},       /* terminals interpret these as well */
+    {"\xE2\x80\xA8\xE2\x80\xAE", "\\u2028\\u202e"}, /* line separator, reversed text */
     {"\xE2\x81\xA6\xE2\x81\xA9", "\\u2066\\u2069"},
-    {"\xD8\x9C\xE2\x80\x8E\xE2\x80\x8F", "\\u061c\\u200e\\u200f"}, /* the same, as marks */
+    {"\xD8\x9C\xE2\x80\x8E\xE2\x80\x8F", "\\u061c\\u200e\\u200f"}, /* marks of text direction */
     {"\xD8\x9B\xD8\x9D\xE2\x80\x8D\xE2\x80\x90", "\xD8\x9B\xD8\x9D\xE2\x80\x8D\xE2\x80\x90"},
-    {"\xC2\xA0\xE2\x80\xAF\xE2\x81\xAA", "\xC2\xA0\xE2\x80\xAF\xE2\x81\xAA"}, /* beside them */
+    {"\xC2\xA0\xE2\x80\xAF\xE2\x81\xAA", "\xC2\xA0\xE2\x80\xAF\xE2\x81\xAA"}, /* not escaped */
     {"\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80", "\xC3\xA4 \xE2\x82\xAC \xF0\x9F\x98\x80"},
     {"\xFF", "\xEF\xBF\xBD"},
     {"a\xC3", "a\xEF\xBF\xBD"},                                               /* cut off */

@@ -1,4 +1,4 @@
-/* Pages of the Open Inference Protocol: that each has every member its clients dereference. */
+/* Pages of the Open Inference Protocol: each has every member that clients read. */
 #include "proto/kserve_pages.h"
 #include "tests/lib/unit.h"
 
@@ -10,7 +10,7 @@
 static const struct kserve_server server = {
     .version = "1.2.3", .shared_memory = true, .instances = 2, .queue_depth = 64};
 
-/* The finished page as a tree; the writer is emptied. */
+/* Parse the finished page into a tree and empty the writer. */
 static json_t *tree(struct json_writer *w)
 {
     size_t bytes = 0;

@@ -1,5 +1,5 @@
-/* Parameters of the Open Inference Protocol door: the operator's attributes, what the protocol
- * reserves, and the axis as a tensor. */
+/* Parameters of the Open Inference Protocol API: the operator's attributes, parameters that the
+ * protocol reserves, and the axis as a tensor. */
 #include "tests/unit/dialect_run.h"
 
 #include "proto/models.h"
@@ -381,7 +381,7 @@ static void a_binary_axis_is_found_before_and_behind_the_data(void **state)
                      20),
         STATUS_OK);
     assert_memory_equal(probe.bytes, want, 16);
-    /* beside data in JSON, and contradicting a parameter */
+    /* An axis tensor beside data in JSON, which contradicts a parameter. */
     int64_t axis = 1;
     assert_int_equal(probe_framed(&probe, &codec_kserve,
                                   request_of("", "{" X_MEMBERS "}," AXIS_BINARY("INT64", "8")),

@@ -1,4 +1,4 @@
-/* line.h: what a request's priority changes in a line of those who wait, and what it does not. */
+/* line.h: the effect of a request's priority on a line. */
 #include "server/sched/line.h"
 
 #include "proto/macros.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    CLASS = LINE_CLASSES - 1, /* the only one of this line */
+    CLASS = LINE_CLASSES - 1, /* the only class of this line */
     QUANTUM = 1000
 };
 
@@ -47,7 +47,7 @@ static struct request *take(void)
     return cursor.current == NULL ? NULL : line_take(&cursor);
 }
 
-/* Of a line in which something waits. */
+/* Take a request of a line that is not empty. */
 static struct request *take_one(void)
 {
     struct request *taken = take();
@@ -57,7 +57,7 @@ static struct request *take_one(void)
     return taken;
 }
 
-/* Returns the class that is served next; LINE_CLASSES: none. */
+/* Return the class that is served next; LINE_CLASSES: none. */
 static unsigned next_class(const struct line *of)
 {
     for (unsigned i = 0; i < LINE_CLASSES; i++) {
@@ -117,7 +117,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         (void)push(&busy[1], false, QUANTUM);
     }
     int served[2] = {0, 0};
-    for (int i = 0; i < 50; i++) { /* each time another client, which has its turn before it */
+    for (int i = 0; i < 50; i++) { /* each round has a new client of high priority */
         struct client visitor = {0};
         struct request *high = push(&visitor, true, 1);
         struct request *taken = take_one();
@@ -126,7 +126,7 @@ static void high_goes_before_the_turn_of_others_for_a_bounded_time(void **state)
         if (!early) {
             served[taken->arrival.client == &busy[1]]++;
             expect(high);
-            i++; /* the visitor's was one more of the early ones */
+            i++; /* the request of high priority counts in the next row */
         }
         free(taken);
     }
@@ -158,12 +158,12 @@ static void high_priority_gives_a_client_no_larger_share(void **state)
     }
 }
 
-/* Also if it has gone meanwhile; but no more than so many. */
+/* The debt remains while the client has no request, up to a limit. */
 static void a_client_pays_for_immediate_service_with_its_next_turns(void **state)
 {
     static const struct {
         uint64_t cost;
-        int least; /* turns that others have before it */
+        int least; /* turns of other clients before it */
         int most;
     } rows[] = {{QUANTUM / 2, 0, 1}, {6 * QUANTUM, 5, 8}, {1000 * QUANTUM, 15, 19}};
     (void)state;
@@ -220,13 +220,14 @@ static void a_later_charge_is_paid_with_turns_where_others_wait(void **state)
     struct client other = {0};
     const struct request of_slow = {.arrival.client = &slow};
     (void)state;
-    line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody waits */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* no other client waits */
     (void)push(&slow, false, 1);
-    line_charge(&line, &of_slow, 8 * QUANTUM); /* nobody else does */
+    line_charge(&line, &of_slow, 8 * QUANTUM); /* only its own request waits */
     for (int k = 0; k < 12; k++) {
         (void)push(&other, false, QUANTUM);
     }
-    struct request *taken = take_one(); /* of the client that was not there before */
+    /* The slow client has lost its turn to the other client. */
+    struct request *taken = take_one();
     assert_ptr_equal(taken->arrival.client, &other);
     free(taken);
     taken = take_one();
@@ -359,7 +360,7 @@ static void a_returned_request_keeps_its_position_in_its_priority(void **state)
     expect(normal);
 }
 
-/* Those that came without their tickets may stand in any order. */
+/* Requests without their own tickets may be in any order. */
 static void a_request_with_a_ticket_is_inserted_before_later_tickets(void **state)
 {
     struct client client = {0};
@@ -379,13 +380,13 @@ static void a_request_with_a_ticket_is_inserted_before_later_tickets(void **stat
     expect(newest);
     expect(late);
     expect(second);
-    line_push(&line, newest = make(&client, false, 1), true); /* to a line that was empty */
+    line_push(&line, newest = make(&client, false, 1), true); /* into an empty line */
     line_push(&line, late = make(&client, false, 1), true);
     expect(newest);
     expect(late);
 }
 
-/* Everything in the line once, with what is counted of it. */
+/* Count every request in the line once, and compare with the stored sums. */
 static void check_sums(const struct client *clients, size_t count)
 {
     size_t seen = 0;

@@ -27,7 +27,8 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     int port = atoi(set.sockets[0].name + 10);
     assert_true(port > 0);
-    int again = 0; /* though connections of the service before linger */
+    /* SO_REUSEADDR allows the bind while earlier connections of the service linger. */
+    int again = 0;
     socklen_t bytes = sizeof again;
     assert_int_equal(getsockopt(set.sockets[0].fd, SOL_SOCKET, SO_REUSEADDR, &again, &bytes),
                      0);
@@ -42,7 +43,7 @@ static void tcp_port_0_is_named_after_the_port_it_got(void **state)
     assert_int_equal(set.count, 0);
 }
 
-/* A client that vanishes sends nothing that says so. */
+/* A client that vanishes does not close its connection. Only probes find such a client. */
 static void clients_that_are_silent_are_probed(void **state)
 {
     struct listen_set set = {0};
@@ -115,27 +116,34 @@ static void a_taken_port_is_an_error(void **state)
     (void)state;
     assert_int_equal(listen_open(&set, "127.0.0.1:0", NULL, &err), STATUS_OK);
     assert_int_equal(listen_open(&set, set.sockets[0].name, NULL, &err), STATUS_INTERNAL);
-    assert_non_null(strstr(err.detail, "bind"));
+    assert_non_null(strstr(err.detail, "bind: Address already in use; stop the process that"));
     assert_int_equal(set.count, 1);
     listen_close(&set);
 }
 
-/* As in a list of both, on a machine that has both. */
+/* One list may have an IPv6 and an IPv4 address with the same port. */
 static void a_socket_for_ipv6_leaves_ipv4_to_another_one(void **state)
 {
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     char address[64];
+    enum status status = STATUS_INTERNAL;
     (void)state;
     if (listen_open(&set, "[::1]:0", NULL, &err) != STATUS_OK) {
         skip();
     }
-    assert_int_equal(listen_open(&set, "[::]:0", NULL, &err), STATUS_OK);
-    assert_int_equal(strncmp(set.sockets[1].name, "[::]:", 5), 0);
-    (void)snprintf(address, sizeof address, "0.0.0.0:%.40s", set.sockets[1].name + 5);
-    assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
-    assert_string_equal(set.sockets[2].name, address);
     listen_close(&set);
+    for (int ports = 0; ports < 32 && status != STATUS_OK; ports++) {
+        /* another process may have the same port of IPv4 */
+        struct listen_set tried = {0};
+        assert_int_equal(listen_open(&tried, "[::]:0", NULL, &err), STATUS_OK);
+        assert_int_equal(strncmp(tried.sockets[0].name, "[::]:", 5), 0);
+        (void)snprintf(address, sizeof address, "0.0.0.0:%.40s", tried.sockets[0].name + 5);
+        status = listen_open(&tried, address, NULL, &err);
+        assert_true(status != STATUS_OK || strcmp(tried.sockets[1].name, address) == 0);
+        listen_close(&tried);
+    }
+    assert_int_equal(status, STATUS_OK);
 }
 
 static void unix_socket_is_made_and_removed(void **state)
@@ -151,10 +159,10 @@ static void unix_socket_is_made_and_removed(void **state)
     assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_OK);
     assert_true(set.sockets[0].local);
     assert_string_equal(set.sockets[0].name, address);
-    /* Somebody listens there: it is not taken away. */
+    /* A process is listening there: the socket is not replaced. */
     assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
     assert_int_equal(stat(address + 5, &info), 0);
-    /* The one before died without cleaning up: it is replaced. */
+    /* The process before ended without cleaning up: its socket is replaced. */
     close(set.sockets[0].fd);
     set.count = 0;
     err = (struct error)ERROR_INIT;
@@ -199,7 +207,7 @@ static void a_unix_socket_whose_queue_is_full_is_not_taken_away(void **state)
     assert_int_equal(rmdir(directory), 0);
 }
 
-/* As when the next service begins before the last one has ended. */
+/* This happens when the next service starts before the last one has ended. */
 static void a_path_that_another_has_by_now_is_left_to_it(void **state)
 {
     struct listen_set first = {0};
@@ -228,7 +236,8 @@ static void a_path_that_another_has_by_now_is_left_to_it(void **state)
     assert_int_equal(rmdir(directory), 0);
 }
 
-/* A name of three entries, one of them twice; and a machine without IPv6. */
+/* "three.test" has three addresses, two of which are equal. `no_ipv6`: the machine has no
+ * IPv6. */
 static bool no_ipv6;
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
@@ -249,8 +258,8 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
     return 0;
 }
 
-/* What the socket file was like when it was made, and when listen() was called: from then on it
- * can be connected to. */
+/* State of the socket file when it was created, and when listen() was called, after which
+ * clients can connect. */
 static struct stat when_bound;
 static struct stat when_listening;
 static const char *watched; /* NULL: nothing */
@@ -281,7 +290,7 @@ static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
         assert_int_equal(listen_open(&set, "three.test:0", NULL, &err), STATUS_OK);
         assert_int_equal(set.count, 2);
         listen_close(&set);
-        /* Where there is IPv6, its failures count. */
+        /* On a machine with IPv6, errors of IPv6 are reported. */
         snprintf(address, sizeof address, "three.test%.60s", taken.sockets[0].name + 5);
         assert_int_equal(listen_open(&set, address, NULL, &err), STATUS_INTERNAL);
         listen_close(&set);
@@ -293,8 +302,8 @@ static void a_name_has_a_socket_for_each_of_its_addresses(void **state)
     assert_int_equal(set.count, 1);
     assert_int_equal(strncmp(set.sockets[0].name, "127.0.0.1:", 10), 0);
     listen_close(&set);
-    assert_int_equal(err.status,
-                     STATUS_OK); /* nor is there a word of the one that was left out */
+    /* There is no message about the address that was omitted. */
+    assert_int_equal(err.status, STATUS_OK);
     assert_int_equal(listen_open(&set, "six.test:0", NULL, &err), STATUS_INTERNAL);
     assert_non_null(strstr(err.detail, "six.test:0: bind: Cannot assign requested address"));
     assert_int_equal(set.count, 0);
@@ -309,7 +318,7 @@ int __wrap_listen(int fd, int backlog)  /* NOLINT */
 {
     if (watched != NULL) {
         assert_int_equal(lstat(watched, &when_listening), 0);
-        assert_in_range(backlog, 1024, INT32_MAX); /* a crowd may come at once */
+        assert_in_range(backlog, 1024, INT32_MAX); /* a crowd may connect at once */
     }
     if (listening_fails) {
         errno = EADDRINUSE;
@@ -318,7 +327,7 @@ int __wrap_listen(int fd, int backlog)  /* NOLINT */
     return __real_listen(fd, backlog);
 }
 
-/* A group this process may give files to, its own one if there is no other. */
+/* A group to which this process may give files; its own group if there is no other. */
 static gid_t some_group(void)
 {
     gid_t groups[64];
@@ -498,10 +507,10 @@ static void at_the_end_only_connections_that_had_begun_are_left_to_accept(void *
     int late = connect_to(&set.sockets[0], SOCK_NONBLOCK);
     int taken = accept4(set.sockets[0].fd, NULL, NULL, SOCK_NONBLOCK);
     assert_true(taken >= 0);
-    assert_int_equal(accept4(set.sockets[0].fd, NULL, NULL, 0), -1); /* nobody else */
+    assert_int_equal(accept4(set.sockets[0].fd, NULL, NULL, 0), -1); /* no other connection */
     assert_int_equal(errno, EAGAIN);
     listen_close(&set);
-    /* The one that was taken goes on, both ways. */
+    /* The accepted connection still works in both directions. */
     assert_int_equal(send(early, "x", 1, 0), 1);
     assert_int_equal(recv(taken, &byte, 1, 0), 1);
     assert_int_equal(send(taken, "y", 1, 0), 1);
@@ -544,7 +553,7 @@ static void inherited_sockets_are_checked_and_taken(void **state)
     struct listen_set set = {0};
     struct error err = ERROR_INIT;
     char pid[32];
-    int saved = dup(3); /* whatever the test runner left there */
+    int saved = dup(3); /* keeps the test runner's descriptor */
     (void)state;
     snprintf(pid, sizeof pid, "%ld", (long)getpid());
     assert_int_equal(listen_open(&made, "127.0.0.1:0", NULL, &err), STATUS_OK);
@@ -564,7 +573,7 @@ static void inherited_sockets_are_checked_and_taken(void **state)
     assert_null(getenv("LISTEN_FDS"));
     assert_null(getenv("LISTEN_FDNAMES"));
     set.count = 0;
-    /* Not a listening socket: refused. */
+    /* A socket that does not listen is refused. */
     int plain = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(dup2(plain, 3), 3);
     setenv("LISTEN_PID", pid, 1);

@@ -1,4 +1,4 @@
-/* log.h: both forms, escaping, levels, shares, and a reader that does not read. */
+/* log.h: both formats, escaping, levels, shares, and a reader that does not read. */
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "tests/lib/unit.h"
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A log into a pipe, and what came out of it. */
+/* A log into a pipe, and the text that was read from it. */
 struct fixture {
     int fds[2];
     struct log *log;
@@ -30,7 +30,7 @@ static struct fixture *open_fixture(struct log_options options)
     return fixture;
 }
 
-/* Close the log and read all that it wrote. */
+/* Close the log and read its whole output. */
 static const char *text_of(struct fixture *fixture)
 {
     log_close(fixture->log);
@@ -223,7 +223,7 @@ static void a_probe_is_a_line_of_level_debug(void **state)
     close_fixture(fixture);
 }
 
-/* A client asks so often; returns how many of its lines are written. */
+/* Log `times` requests of a client; returns how many of its lines are written. */
 static size_t ask(struct log *log, const struct address *client, size_t times)
 {
     struct log_request line = whole;
@@ -247,7 +247,8 @@ static void lines_of_a_client_beyond_its_share_are_counted_and_reported(void **s
     const uint64_t begin = clock_now_ns() / NS_PER_S;
     const size_t written = ask(fixture->log, &loud, 1000);
     const uint64_t seconds = clock_now_ns() / NS_PER_S - begin + 1;
-    assert_in_range(written, 10, seconds * 25); /* half of the bytes, 250 each */
+    /* The client may write half of the bytes, in lines of at least 200 bytes. */
+    assert_in_range(written, 10, seconds * 25);
     assert_int_equal(log_dropped(fixture->log), 1000 - written);
     log_message(fixture->log, LOG_WARN, "others are not bounded");
     const char *text = text_of(fixture);
@@ -311,7 +312,7 @@ static void a_reader_that_stalls_stops_nobody(void **state)
     for (int i = 0; i < 20000; i++) {
         log_request(fixture->log, &whole);
     }
-    assert_true(clock_now_ns() - began_ns < 30 * NS_PER_S); /* it would be forever */
+    assert_true(clock_now_ns() - began_ns < 30 * NS_PER_S); /* a deadlock would never end */
     assert_true(log_dropped(fixture->log) > 0);
     assert_int_equal(log_dropped(NULL), 0);
     (void)fcntl(fixture->fds[0], F_SETFL, 0);
@@ -319,7 +320,7 @@ static void a_reader_that_stalls_stops_nobody(void **state)
     char piece[65536];
     ssize_t got = 1;
     for (size_t total = 0; total < 65536 && got > 0; total += (size_t)got) {
-        got = read(fixture->fds[0], piece, sizeof piece); /* the reader wakes up */
+        got = read(fixture->fds[0], piece, sizeof piece); /* the reader continues */
     }
     (void)fcntl(fixture->fds[0], F_SETFL, O_NONBLOCK);
     (void)fcntl(fixture->fds[1], F_SETPIPE_SZ, 1 << 20);
@@ -332,7 +333,7 @@ enum {
     LINES = 500
 };
 
-/* Whoever shares the terminal or the pipe may have made it so. */
+/* Another process that shares the terminal or the pipe may have made it non-blocking. */
 static void a_full_pipe_that_does_not_block_loses_nothing(void **state)
 {
     (void)state;
@@ -346,7 +347,7 @@ static void a_full_pipe_that_does_not_block_loses_nothing(void **state)
     }
     while (lines < LINES) {
         char piece[4096];
-        assert_int_equal(poll(&readable, 1, 20000), 1); /* else something was lost */
+        assert_int_equal(poll(&readable, 1, 20000), 1); /* otherwise a line was lost */
         ssize_t got = read(fixture->fds[0], piece, sizeof piece);
         assert_true(got > 0);
         for (ssize_t i = 0; i < got; i++) {
@@ -369,7 +370,7 @@ static void *write_lines(void *argument)
 static void *go_on(void *argument)
 {
     struct log *log = argument;
-    for (int i = 0; i < 20000; i++) { /* more than its buffer holds */
+    for (int i = 0; i < 20000; i++) { /* more than the pipe holds */
         log_message(log, LOG_INFO, "still here");
     }
     return NULL;
@@ -383,7 +384,7 @@ static void a_thread_that_goes_on_may_write_to_a_log_that_is_finished(void **sta
     log_message(fixture->log, LOG_ERROR, "the end");
     assert_true(log_finish(fixture->log));
     assert_int_equal(pthread_create(&thread, NULL, go_on, fixture->log), 0);
-    assert_true(log_finish(fixture->log)); /* once more does nothing */
+    assert_true(log_finish(fixture->log)); /* a second call does nothing */
     assert_int_equal(pthread_join(thread, NULL), 0);
     const char *text = text_of(fixture);
     assert_non_null(strstr(text, "the end"));

@@ -1,4 +1,4 @@
-/* log_shares.h: how much of a second's lines a client has, and what is told of the rest. */
+/* log_shares.h: a client's share of a second's lines, and the messages about omitted lines. */
 #include "proto/macros.h"
 #include "server/base/log_shares.h"
 #include "tests/lib/unit.h"
@@ -26,7 +26,7 @@ static struct log_shares *make_shares(uint64_t limit)
     return shares;
 }
 
-/* How many of so many lines the client has. */
+/* Return how many of `times` lines the client may write. */
 static size_t ask(struct log_shares *shares, const struct address *client, size_t times)
 {
     size_t lines = 0;
@@ -95,10 +95,10 @@ static void the_next_second_begins_with_nothing_used(void **state)
     const struct address client = client_at(1);
     for (uint64_t second = 1; second < 5; second++) {
         log_shares_begin(shares, second);
-        log_shares_begin(shares, second); /* once more is nothing */
+        log_shares_begin(shares, second); /* a second call does nothing */
         assert_int_equal(ask(shares, &client, 5000), LIMIT / LINE / 2);
         assert_int_equal(left_out(shares), 5000 - LIMIT / LINE / 2);
-        assert_int_equal(left_out(shares), 0); /* each is told once */
+        assert_int_equal(left_out(shares), 0); /* each is reported once */
     }
     free(shares);
 }

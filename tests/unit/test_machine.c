@@ -1,4 +1,5 @@
-/* machine.h: what the machine and its control groups leave, by made-up trees of /proc and /sys. */
+/* machine.h: the memory and cores that the machine and its control groups allow, with
+ * artificial trees of /proc and /sys. */
 #include "kernels/machine.h"
 #include "proto/macros.h"
 #include "server/base/clock.h"
@@ -28,7 +29,7 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* A file below the root, with the directories above it. */
+/* Write a file below the root, with the directories above it. */
 static void put(const char *name, const char *text)
 {
     char path[512];
@@ -68,7 +69,7 @@ static void the_smallest_quota_of_our_group_and_all_above_it_counts(void **state
     (void)state;
     put("proc/self/cgroup", "0::/a/b/c\n");
     put("sys/fs/cgroup/a/b/c/cpu.max", "400000 100000\n");
-    put("sys/fs/cgroup/a/b/d/cpu.max", "100000 100000\n"); /* not above us */
+    put("sys/fs/cgroup/a/b/d/cpu.max", "100000 100000\n"); /* not an ancestor */
     assert_int_equal(machine_quota_cores(root), 4);
     put("sys/fs/cgroup/a/cpu.max", "250000 100000\n");
     assert_int_equal(machine_quota_cores(root), 3);
@@ -114,7 +115,7 @@ static void without_control_groups_there_is_no_quota(void **state)
     assert_int_equal(machine_quota_cores(root), 0);
 }
 
-/* The cache of a group that has read files for a while is as large as its limit allows. */
+/* The page cache of a group that has read many files grows up to its limit. */
 static void copies_of_files_that_the_system_keeps_count_as_free(void **state)
 {
     (void)state;
@@ -125,7 +126,8 @@ static void copies_of_files_that_the_system_keeps_count_as_free(void **state)
     put("sys/fs/cgroup/a/memory.stat",
         "anon 90000\nfile 900000\nshmem 100000\ninactive_file 700000\nactive_file 100000\n");
     assert_int_equal(machine_group_bytes_left(root), 810000);
-    put("sys/fs/cgroup/a/memory.current", "1000\n"); /* read later, when less was in use */
+    /* The usage may be read later than memory.stat, and be less than its files. */
+    put("sys/fs/cgroup/a/memory.current", "1000\n");
     assert_int_equal(machine_group_bytes_left(root), 1000000);
     put("proc/self/cgroup", "3:memory:/b\n");
     put("sys/fs/cgroup/memory/b/memory.limit_in_bytes", "2000000\n");
@@ -160,7 +162,7 @@ static void free_memory_is_mem_available_of_the_system(void **state)
     assert_int_equal(machine_free_bytes(root), 5000 * 1024);
 }
 
-/* As in a service with ProcSubset=pid. */
+/* Without /proc/meminfo, as in a service with ProcSubset=pid. */
 static void without_its_page_in_proc_the_nodes_of_memory_are_asked(void **state)
 {
     (void)state;

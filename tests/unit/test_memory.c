@@ -1,5 +1,5 @@
-/* memory.h and buddy.h: the budget, blocks that never overlap, slabs that are reused and given
- * back, all of it under threads too. */
+/* memory.h and buddy.h: the budget, blocks that never overlap, and slabs that are reused and
+ * given back; also with threads. */
 #include "kernels/slab.h"
 #include "proto/macros.h"
 #include "server/base/clock.h"
@@ -46,7 +46,8 @@ static char *bytes_of(const struct memory_block *block)
     return (char *)slab_data(block->slab) + block->offset;
 }
 
-/* A system with larger pages, unless 0, and what it does to those of a range. */
+/* Pretended page size of the system; 0: the real one. madvise() then accepts only ranges that
+ * begin at such a page, and affects whole pages. */
 static size_t large_page;
 
 long __real_sysconf(int name);
@@ -105,7 +106,8 @@ static void a_refusal_presses_no_more_when_its_bytes_are_free_or_were_had(void *
     memory_release(memory, 10);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
     assert_int_equal(memory_reserve(memory, 0, 6, NULL), STATUS_OK);
-    assert_int_equal(memory_pressed(memory, before_ns), 3); /* others had some of them */
+    /* The refused request needs 7 bytes, and 4 are free. */
+    assert_int_equal(memory_pressed(memory, before_ns), 3);
     memory_release(memory, 3);
     assert_int_equal(memory_reserve(memory, 0, 7, NULL), STATUS_OK);
     assert_int_equal(memory_pressed(memory, before_ns), 0);
@@ -196,7 +198,7 @@ static void blocks_of_every_size_are_aligned_and_have_headroom(void **state)
         memset(bytes_of(&block) - MEMORY_HEADROOM, 0x5a, MEMORY_HEADROOM + block.bytes);
         memory_give(*state, &block);
         assert_null(block.slab);
-        memory_give(*state, &block); /* no block: nothing happens */
+        memory_give(*state, &block); /* no block: the call has no effect */
     }
     assert_int_equal(stats_of(*state).block_count, 0);
 }
@@ -234,7 +236,7 @@ static void a_large_slab_is_used_again_and_given_back_later(void **state)
     assert_int_equal(stats_of(memory).slab_bytes, 0);
 }
 
-/* Whether the page of a usable byte is there. */
+/* Return whether the page of a usable byte is resident. */
 static bool has_page(const struct memory_block *block, size_t at)
 {
     unsigned char there = 0;
@@ -277,7 +279,7 @@ static void pages_of_any_size_are_given_back_and_nothing_beside_them(void **stat
     for (size_t i = 0; i < ARRAY_COUNT(sizes) && sizes[i] >= (size_t)sysconf(_SC_PAGESIZE);
          i++) {
         large_page = sizes[i];
-        /* Wherever it lies in a page: */
+        /* At every position within a page: */
         for (size_t from = 1; from < 2 * large_page; from += 2048) {
             const size_t end = from + BYTES / 2;
             memset(bytes_of(&block), 'x', BYTES);
@@ -354,7 +356,7 @@ static void freed_halves_join_again(void **state)
             assert_true(buddy_take(buddy, BUDDY_MIN_BYTES, &offsets[i]));
         }
         assert_false(buddy_take(buddy, 1, &whole));
-        for (int i = 0; i < BLOCKS; i++) { /* in an order that joins late */
+        for (int i = 0; i < BLOCKS; i++) { /* in an order in which neighbours merge late */
             buddy_give(buddy, offsets[(i * 37 + round) % BLOCKS]);
         }
         assert_true(buddy_unused(buddy));
@@ -373,7 +375,7 @@ enum {
     HELD = 16
 };
 
-/* Fill every block with the thread's own mark and look whether it is still there. */
+/* Fill every block with a mark of the thread, and check that it is unchanged later. */
 static void *take_and_give(void *argument)
 {
     struct memory *memory = argument;
@@ -423,13 +425,13 @@ static void threads_never_share_a_block(void **state)
     assert_int_equal(stats_of(*state).reserved_bytes, 0);
 }
 
-/* The linker gives these what memory.c calls by the names without the prefix. */
+/* The linker passes memory.c's calls of these functions to the wrappers. */
 void __real_slab_destroy(struct slab *slab);
 void __wrap_slab_destroy(struct slab *slab);
 bool __real_slab_extend(struct slab *slab, size_t bytes);
 bool __wrap_slab_extend(struct slab *slab, size_t bytes);
 
-static atomic_bool unmappings_count; /* is somebody interested? */
+static atomic_bool unmappings_count; /* whether unmappings are counted */
 static pthread_t unmapper;
 static atomic_int unmapper_id;
 static sem_t unmapped;
@@ -451,7 +453,7 @@ static void wait_until_unmapped(void)
     assert_false(pthread_equal(unmapper, pthread_self()));
 }
 
-/* Until it waits to be told of more. */
+/* Wait until the unmapper sleeps. */
 static void wait_until_unmapper_sleeps(void)
 {
     char path[64];
@@ -474,20 +476,20 @@ static void slabs_are_unmapped_by_a_thread_of_their_own(void **state)
 
     assert_int_equal(memory_take(memory, 40 << 20, &block, NULL), STATUS_OK);
     memory_give(memory, &block);
-    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL),
-                     STATUS_OK); /* for want of room */
+    /* The first slab is unmapped, because the budget has no room for both. */
+    assert_int_equal(memory_take(memory, 60 << 20, &block, NULL), STATUS_OK);
     wait_until_unmapped();
     wait_until_unmapper_sleeps();
 
     memory_give(memory, &block);
-    memory_trim(memory, clock_now_ns() + NS_PER_S); /* after its time */
+    memory_trim(memory, clock_now_ns() + NS_PER_S); /* after the keep time */
     wait_until_unmapped();
     assert_int_equal(stats_of(memory).slab_bytes, 0);
     atomic_store(&unmappings_count, false);
     assert_int_equal(sem_destroy(&unmapped), 0);
 }
 
-/* A GPU, and how many slabs it was asked for. */
+/* A GPU, and the number of slabs requested from it. */
 static struct {
     atomic_bool open;
     atomic_bool refuses;
@@ -532,7 +534,8 @@ struct slab *__wrap_slab_create_pinned(size_t bytes)
     return slab;
 }
 
-/* Await that the GPU was asked so often, and that all slabs together have so many bytes. */
+/* Wait until the GPU was asked `asked` times, and all slabs together have `slab_bytes`
+ * bytes. */
 static void await_asked(struct memory *memory, unsigned asked, uint64_t slab_bytes)
 {
     const uint64_t until_ns = clock_now_ns() + 20 * NS_PER_S;
@@ -542,7 +545,8 @@ static void await_asked(struct memory *memory, unsigned asked, uint64_t slab_byt
     }
 }
 
-/* Take and give a block of this size. Returns its slab; *held: bytes of all slabs meanwhile. */
+/* Take a block of this size and give it back. Returns its slab; *held: bytes of all slabs
+ * meanwhile. */
 static struct slab *use_block(struct memory *memory, size_t bytes, uint64_t *held)
 {
     struct memory_block block = {0};
@@ -571,7 +575,7 @@ static void with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor(void *
     assert_int_equal(memory_untouch(&block, 0, 5 << 20), 0);
     memory_give(memory, &block);
 
-    /* Half of the budget of 64 MiB stays as it is. */
+    /* Half of the budget of 64 MiB stays unpinned. */
     (void)use_block(memory, 30 << 20, &held);
     (void)use_block(memory, 9 << 20, &held);
     await_asked(memory, 2, held);
@@ -581,7 +585,7 @@ static void with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor(void *
     atomic_store(&gpu.refuses, true);
     before = held;
     (void)use_block(memory, 7 << 20, &held);
-    await_asked(memory, 3, before); /* the slab is gone */
+    await_asked(memory, 3, before); /* the slab was freed */
     atomic_store(&gpu.refuses, false);
     (void)use_block(memory, 7 << 20, &held);
     memory_destroy(memory);
@@ -590,7 +594,7 @@ static void with_a_gpu_a_slab_that_was_used_is_pinned_for_the_next_tensor(void *
     atomic_store(&gpu.open, false);
 }
 
-/* Letters whose order says where they belong. */
+/* Write letters whose order depends on their position. */
 static void write_text(struct text *text, size_t from, size_t to)
 {
     for (size_t i = from; i < to; i++) {
@@ -617,7 +621,7 @@ static void a_text_keeps_what_is_in_it_as_it_grows_from_the_heap_into_a_block(vo
     text_free(memory, &text);
     assert_null(text.bytes);
     assert_int_equal(stats_of(memory).block_count, 0);
-    text_free(memory, &text); /* nothing */
+    text_free(memory, &text); /* no text: the call has no effect */
 }
 
 static void a_text_that_cannot_grow_stays_as_it_is(void **state)

@@ -1,4 +1,4 @@
-/* metrics.h: what is counted where, and that the page is valid Prometheus text. */
+/* metrics.h: where events are counted, and that the page is valid Prometheus text. */
 #include "proto/models.h"
 #include "server/pages/page.h"
 #include "tests/lib/unit.h"
@@ -31,7 +31,7 @@ static char *page_of(struct fake_server *fakes)
     return page.text;
 }
 
-/* The line "sample value" is on the page. */
+/* Check that the line "sample value" is on the page. */
 static void expect(const char *page, const char *line)
 {
     size_t length = strlen(line);
@@ -44,7 +44,7 @@ static void expect(const char *page, const char *line)
     fail_msg("the page lacks: %s", line);
 }
 
-/* The figures of a model; what they own ends with the next call. */
+/* Return the figures of a model; their memory is valid until the next call. */
 static struct kserve_model_stats stats_of(struct fake_server *fakes, size_t model)
 {
     static struct kserve_model_stats stats;
@@ -57,7 +57,7 @@ static struct kserve_model_stats stats_of(struct fake_server *fakes, size_t mode
 
 static const struct metrics_launch launch_times = {100, 200, 300};
 
-/* A finished request of a model whose stages took 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
+/* A finished request of a model with stages of 1 ms, 2 ms, 4 ms, 8 ms and 16 ms. */
 static struct metrics_request finished(int model, enum status status)
 {
     struct metrics_request request = {
@@ -152,7 +152,7 @@ static void stages_that_were_never_reached_are_left_out(void **state)
     free(page);
 }
 
-/* A launch of requests of these models. */
+/* Record a launch of requests of these models. */
 static void batch_of(struct fake_server *fakes, const int *models, size_t count)
 {
     const struct metrics_batch batch = {
@@ -178,7 +178,7 @@ static void a_batch_counts_one_execution_for_each_of_its_models(void **state)
     free(page);
 }
 
-/* A launch of `count` requests of one model. */
+/* Record a launch of `count` requests of one model. */
 static void launch(struct fake_server *fakes, int model, size_t count)
 {
     int models[8];
@@ -231,7 +231,7 @@ static void launches_of_several_devices_at_once_are_all_counted(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, launch_many, fakes), 0);
     }
-    (void)stats_of(fakes, 2); /* reading meanwhile is fine */
+    (void)stats_of(fakes, 2); /* reading at the same time is permitted */
     for (size_t i = 0; i < ARRAY_COUNT(threads); i++) {
         (void)pthread_join(threads[i], NULL);
     }
@@ -287,7 +287,7 @@ static bool is_name_char(char c, bool first)
            (!first && c >= '0' && c <= '9');
 }
 
-/* Length of the name at the start of the line. */
+/* Return the length of the name at the start of the line. */
 static size_t name_length(const char *line)
 {
     size_t length = 0;
@@ -297,11 +297,11 @@ static size_t name_length(const char *line)
     return length;
 }
 
-/* After the label set that begins here; fails unless it is well formed. */
+/* Return the position after the label set that begins here; fails if it is malformed. */
 static const char *after_labels(const char *line)
 {
     do {
-        line++; /* the brace or a comma */
+        line++; /* skips the brace or a comma */
         size_t length = name_length(line);
         assert_true(length > 0 && line[length] == '=' && line[length + 1] == '"');
         for (line += length + 2; *line != '"'; line++) {
@@ -314,7 +314,7 @@ static const char *after_labels(const char *line)
     return line + 1;
 }
 
-/* A sample belongs to the family announced last, histograms with their suffixes. */
+/* A sample must belong to the last announced family; histograms add their suffixes. */
 static void check_sample(const char *line, const char *family, const char *type)
 {
     size_t length = name_length(line);
@@ -354,7 +354,7 @@ static void the_page_is_valid_prometheus_text(void **state)
             assert_true(strcmp(type, "counter") == 0 || strcmp(type, "gauge") == 0 ||
                         strcmp(type, "histogram") == 0);
             for (size_t i = 0; i < families; i++) {
-                assert_string_not_equal(seen[i], family); /* one group a family */
+                assert_string_not_equal(seen[i], family); /* each family has a single group */
             }
             (void)snprintf(seen[families++], sizeof seen[0], "%.63s", family);
             continue;

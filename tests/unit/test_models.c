@@ -1,4 +1,4 @@
-/* The model table of the Open Inference Protocol door. */
+/* The model table of the Open Inference Protocol API. */
 #include "proto/models.h"
 
 #include <setjmp.h>

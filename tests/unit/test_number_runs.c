@@ -1,5 +1,5 @@
-/* Runs of numbers, which are read and printed many at once: as each number alone is, and within
- * their room. */
+/* Runs of numbers, which are read and printed many at a time: the result must equal that of
+ * single numbers, and stay within its room. */
 #include "proto/json/number_text.h"
 #include "proto/macros.h"
 #include "tests/lib/unit.h"
@@ -19,7 +19,7 @@ static uint64_t next_random(void)
     return seed ^= seed << 17;
 }
 
-/* Memory of one page that nothing may be read or written around. */
+/* One page of memory between inaccessible ones. */
 static char *guarded_page(size_t *bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -39,8 +39,8 @@ enum {
     RUN_MAX = 500
 };
 
-/* Each number of text[0..bytes), which ends with a comma, from a run as it is alone. Returns how
- * many came from runs. */
+/* Read text[0..bytes), which ends with a comma, in runs; each number must be as read alone.
+ * Returns how many numbers were read in runs. */
 static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
 {
     const char *end = text + bytes;
@@ -68,7 +68,7 @@ static uint64_t check_runs(enum dtype dtype, const char *text, size_t bytes)
     return from_runs;
 }
 
-/* Usual and unusual numbers, and what is none. */
+/* Usual and unusual numbers, and invalid texts. */
 static const char *const texts[] = {
     "1",
     "0.5",
@@ -110,14 +110,15 @@ static const char *const texts[] = {
     "3.0",
 };
 
-/* Mostly the same few. */
+/* Store a random text of `texts`, mostly one of the first four. */
 static void few_text(char out[64])
 {
     const char *text = texts[next_random() % ARRAY_COUNT(texts)];
     (void)snprintf(out, 64, "%s", next_random() % 4 != 0 ? texts[next_random() % 4] : text);
 }
 
-/* Mostly decimals, as long runs have them, some in the middle of two floats. */
+/* Store a random decimal of the kind that long runs have. Some decimals are halfway between two
+ * floats. */
 static void decimal_text(char out[64])
 {
     static const char *const middles[] = {"4503599627370496.5",
@@ -137,7 +138,8 @@ static void decimal_text(char out[64])
     } else if (random % 64 == 1) {
         (void)snprintf(out, 64, "%s", middles[next_random() % ARRAY_COUNT(middles)]);
     } else {
-        const int digits = 1 + (int)(random % 23); /* behind the point, 18 that are no zeros */
+        /* Digits after the point. If there are more than 18, the first ones are zeros. */
+        const int digits = 1 + (int)(random % 23);
         const double scale = digits > 18         ? pow(10, 18 - digits)
                              : next_random() % 2 ? 1
                                                  : (double)(next_random() % 100000);
@@ -145,7 +147,7 @@ static void decimal_text(char out[64])
     }
 }
 
-/* Numbers that are refused end a run, so next_text() has them between many that are not. */
+/* A refused number ends a run, so next_text() returns few of them between many valid ones. */
 static void check_page(enum dtype dtype, void (*next_text)(char out[64]))
 {
     size_t bytes = 0;
@@ -159,7 +161,7 @@ static void check_page(enum dtype dtype, void (*next_text)(char out[64]))
             char one[68];
             next_text(text);
             const char *space = next_random() % 2 && left > 68 ? " " : "";
-            if (left <= 68) { /* to the page's last byte */
+            if (left <= 68) { /* up to the page's last byte */
                 (void)snprintf(text, sizeof text, "%s",
                                left % 2 == 0 ? "1"
                                : left > 1    ? "10"
@@ -219,7 +221,7 @@ static void text_that_is_no_number_ends_a_run_at_every_position(void **state)
             uint64_t values[RUN_MAX];
             const struct number_run run =
                 number_run_reader_of(dtype)(text, text + bytes, RUN_MAX, values);
-            /* "1.5 " has a number */
+            /* One of the other texts, "1.5 ", is itself a number. */
             assert_true(run.count <= (uint64_t)before + 2);
             (void)check_runs(dtype, text, bytes);
         }
@@ -259,7 +261,8 @@ static void runs_print_each_number_as_it_is_alone_and_stay_in_their_room(void **
     release_page(page, bytes);
 }
 
-/* Numbers as tensors have them: neighbours are of a kind. */
+/* Return a random number of a kind, as tensors have many of one kind. before: the previous
+ * number. */
 static double next_of_kind(int kind, double before)
 {
     uint64_t random = next_random();
@@ -271,11 +274,11 @@ static double next_of_kind(int kind, double before)
         return before + unit;
     case 1:
         return unit * 2 - 1;
-    case 2: /* decimals, and what lies in the middle of two */
+    case 2: /* decimals, and numbers halfway between two floats */
         return (double)((int64_t)(random % 2000001) - 1000000) / (random % 2 ? 1e4 : 8);
-    case 3: /* whole ones, many of them too large to be exact */
+    case 3: /* whole numbers, many too large to be exact */
         return (double)(random >> (random & 63));
-    case 4: /* powers of two and their neighbours, zeros, what is not finite, subnormal ones */
+    case 4: /* powers of two and their neighbours, zeros, infinite or subnormal */
         bits = (random & 0xfff) << 52 | (random >> 32 & 7) |
                (random >> 40 & 1 ? 0x000ffffffffffff8 : 0);
         break;
@@ -286,7 +289,7 @@ static double next_of_kind(int kind, double before)
     return value;
 }
 
-/* One number goes the way that every processor has, long runs may have another. */
+/* A single number uses the code for every processor; long runs may use vector code. */
 static void long_runs_of_each_kind_print_as_each_number_alone(void **state)
 {
     (void)state;

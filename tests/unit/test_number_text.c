@@ -1,5 +1,5 @@
-/* Numbers and their text: against the C library where it knows the type, against exact decimal
- * expansions of every float16 and bfloat16, and the grammar. */
+/* The text of numbers. Types of the C library are compared with its functions, float16 and
+ * bfloat16 with the exact decimal expansion of every number. Other tests cover the grammar. */
 #include "proto/json/number_text.h"
 #include "proto/limits.h"
 #include "proto/macros.h"
@@ -128,7 +128,7 @@ static void floats_print_as_python_does_but_for_bare_exponents(void **state)
     assert_string_equal(print(DTYPE_BF16, &brain, out), "0.1");
 }
 
-/* Digits of a text that count. */
+/* Return the number of significant digits. */
 static int count_digits(const char *text)
 {
     char digits[64];
@@ -144,7 +144,7 @@ static int count_digits(const char *text)
     return count;
 }
 
-/* No decimal of fewer digits reads back: the nearest one and its neighbours do not. */
+/* Check that no shorter decimal reads back: neither the nearest one nor its neighbours. */
 static void check_shortest(enum dtype dtype, uint16_t bits, double exact, const char *text)
 {
     int digits = count_digits(text);
@@ -187,8 +187,8 @@ static void every_16_bit_float_prints_shortest_and_reads_back(void **state)
     }
 }
 
-/* The exact decimal of a positive double without an exponent; ends in a digit other than 0 if
- * it has a fraction. */
+/* Write the exact decimal of a positive double without an exponent; a fraction ends in a digit
+ * other than 0. */
 static void expand(double value, char *text)
 {
     (void)snprintf(text, TEXT, "%.160f", value);
@@ -200,7 +200,7 @@ static void expand(double value, char *text)
     *end = '\0';
 }
 
-/* A text just below: its last digit one less, and nines behind it. */
+/* Change a text to one slightly below: the last digit is decremented and nines are appended. */
 static void step_below(char *text)
 {
     char *p = text + strlen(text) - 1;
@@ -217,8 +217,8 @@ static void step_below(char *text)
     }
 }
 
-/* All middles between neighbours: the even one at the middle, and the right one for a text that
- * differs from the middle far behind the digits of a double. */
+/* Every midpoint between neighbours: the midpoint rounds to even, and a text that differs from
+ * it far beyond the digits of a double rounds correctly. */
 static void ties_of_16_bit_floats_are_decided_by_the_text_itself(void **state)
 {
     (void)state;
@@ -244,7 +244,7 @@ static void ties_of_16_bit_floats_are_decided_by_the_text_itself(void **state)
 static void ties_hold_in_every_spelling(void **state)
 {
     (void)state;
-    /* 2049 lies between 2048 and 2050 of float16. */
+    /* 2049 is halfway between 2048 and 2050 of float16. */
     assert_int_equal(read_ok(DTYPE_F16, "2049"), 0x6800);
     assert_int_equal(read_ok(DTYPE_F16, "2049.0"), 0x6800);
     assert_int_equal(read_ok(DTYPE_F16, "2.049e3"), 0x6800);
@@ -255,7 +255,7 @@ static void ties_hold_in_every_spelling(void **state)
     assert_int_equal(read_ok(DTYPE_F16, "2048.99999999999999999"), 0x6800);
     assert_int_equal(read_ok(DTYPE_F16, "2051"), 0x6802);
     assert_int_equal(read_ok(DTYPE_F16, "2050.99999999999999999999"), 0x6801);
-    /* Above the greatest: 65520 is the middle to what would be 65536. */
+    /* Above the largest number: 65520 is halfway to 65536, which the type lacks. */
     assert_int_equal(read_ok(DTYPE_F16, "65519.99999999999999999999"), 0x7BFF);
     assert_int_equal(read_refused(DTYPE_F16, "65520"), NUMBER_RANGE);
     assert_int_equal(read_ok(DTYPE_F16, "2.98023223876953125e-8"), 0);
@@ -464,8 +464,8 @@ static void integers_are_exact_to_the_bounds_of_their_type(void **state)
     }
 }
 
-/* JSON Schema's integers: "any number with a zero fractional part". The value counts, not how
- * it is written, and it is exact at any length. */
+/* JSON Schema defines an integer as "any number with a zero fractional part". The value counts,
+ * not its spelling, and it is exact at any length. */
 static void whole_numbers_with_a_point_or_an_exponent_are_integers(void **state)
 {
     (void)state;
@@ -505,7 +505,7 @@ static void whole_numbers_with_a_point_or_an_exponent_are_integers(void **state)
     assert_int_equal(read_refused(DTYPE_U64, "18446744073709551616.0"), NUMBER_RANGE);
     assert_int_equal(read_refused(DTYPE_U64, "1.8446744073709551616e19"), NUMBER_RANGE);
     assert_int_equal(read_refused(DTYPE_U64, "100000000000000000001.0"), NUMBER_RANGE);
-    /* 9007199254740993 is no double. */
+    /* A double cannot represent 9007199254740993. */
     assert_true(read_ok(DTYPE_I64, "9007199254740993.0") == UINT64_C(9007199254740993));
 }
 

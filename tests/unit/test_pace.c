@@ -1,4 +1,4 @@
-/* pace.h: what a few measured times say about the next batch. */
+/* pace.h: the prediction of the next batch from a few measured times. */
 #include "server/sched/pace.h"
 #include "tests/lib/unit.h"
 
@@ -7,7 +7,7 @@ enum {
     MILLISECOND = 1000000
 };
 
-/* A device with 100 us for each batch, four times as fast as the estimate. */
+/* A device with 100 us per batch that is four times as fast as the estimate. */
 static const struct pace_trial trial = {.small_cost_ns = MICROSECOND,
                                         .small_ns = 100 * MICROSECOND + MICROSECOND / 4,
                                         .large_cost_ns = 4 * MILLISECOND,

@@ -1,4 +1,5 @@
-/* Each figure of the service stands in its place on the pages: here every one is another. */
+/* Each figure of the service must be at its place on the pages. In these tests all figures are
+ * different. */
 #include "proto/models.h"
 #include "server/base/clock.h"
 #include "server/base/config.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the parts that say them ---- */
+/* ---- modules that provide the figures ---- */
 
 enum {
     DEVICES = 2
@@ -176,7 +177,7 @@ static struct page open_page(struct fixture *f, page_function *function)
     return page;
 }
 
-/* What was written as JSON, which ends with it. */
+/* Parse the JSON that was written, and empty the page. */
 static json_t *take_json(struct page *page)
 {
     json_t *found = json_loadb(page->json.text, page->json.bytes, 0, NULL);
@@ -238,7 +239,7 @@ static void expect_sample(const char *page, const char *line)
     }
 }
 
-/* With the labels in the place of %s. */
+/* Check a line in which the labels replace %s. */
 static void expect_labelled(const char *page, const char *form, const char *labels)
 {
     char line[256];
@@ -322,7 +323,8 @@ static void each_figure_of_the_service_stands_at_its_metric(void **state)
     for (size_t i = 0; i < ARRAY_COUNT(of_models); i++) {
         expect_labelled(page.text, of_models[i], labels);
     }
-    /* It has waited since the first nanosecond of the clock: seconds, not others. */
+    /* The oldest request has waited since the clock's first nanosecond, so the figure is the
+     * clock's time in seconds. */
     const char *oldest = strstr(page.text, "\ntally_queue_oldest_seconds ");
     assert_non_null(oldest);
     const double waited = strtod(strchr(oldest, ' '), NULL);

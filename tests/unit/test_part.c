@@ -1,4 +1,4 @@
-/* part.h: what a part costs is a client's choice, so it is paid in steps. */
+/* part.h: a client determines the cost of a part, so the work is done in steps. */
 #include "server/job/part.h"
 
 #include "kernels/device.h"
@@ -21,19 +21,19 @@
 #include <string.h>
 
 enum {
-    STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* at most, of what is written between two steps */
+    STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* most bytes written between two steps */
 };
 
 struct fixture {
     struct config config;
     struct server server;
     struct request request;
-    enum codec_format format; /* of the answer */
+    enum codec_format format; /* format of the answer */
 };
 
-/* Counts steps, and gives up after so many. */
+/* Counts steps, and cancels after a number of them. */
 struct stepper {
-    struct parallel parallel; /* first */
+    struct parallel parallel; /* must be the first member */
     int done;
     int most;
 };
@@ -93,7 +93,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A raw request with all its memory. */
+/* Begin a raw request with all of its memory. */
 static void begin_part(struct fixture *f, const char *dtype, const char *shape,
                        const char *part, size_t bytes)
 {
@@ -143,7 +143,7 @@ static void a_carry_costs_the_same_in_the_request_and_in_its_answer(void **state
     assert_in_range(infer_cost_ns(request, 0), first - first / 4, first + first / 2);
 }
 
-/* Have a thread of the codec pool answer a part without elements of so many lines. */
+/* Let a thread of the codec pool answer a part without elements, with the lines of `shape`. */
 static void submit_without_elements(struct fixture *f, const char *shape,
                                     enum codec_format format, enum coding coding)
 {
@@ -160,7 +160,7 @@ static void submit_without_elements(struct fixture *f, const char *shape,
     request->arrival.accept_coding = coding;
     request->arrival.client = &client;
     request->completion = &completion;
-    request->admission.claim = infer_claim(request, 0); /* it is admitted */
+    request->admission.claim = infer_claim(request, 0); /* the request is admitted */
     request->admission.cost_ns = infer_cost_ns(request, 0);
     request_enter(request, REQUEST_PARSE);
     assert_false(job_run(request));
@@ -192,7 +192,7 @@ static void nor_packs_one(void **state)
     submit_without_elements(*state, "20000,0", CODEC_FORMAT_RAW, CODING_GZIP);
 }
 
-/* A JSON request, here and now, whose numbers and carry come in one text. */
+/* Submit a JSON request, whose text has the numbers and the carry, on this thread. */
 static bool submit_text(struct fixture *f, const char *text)
 {
     struct request *request = &f->request;
@@ -212,13 +212,14 @@ static bool submit_text(struct fixture *f, const char *text)
     return job_run(request);
 }
 
-/* What a text asks for is known when it has been read, by a codec thread that took it for short. */
+/* The need of a text is known only when a codec thread, which assumed it to be short, has read
+ * it. */
 static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(void **state)
 {
     static const char begins[] = "{\"data\":[";
     static const char ends[] = "],\"shape\":[200000,0],\"axis\":1,\"dtype\":\"int64\","
                                "\"part\":\"first\"}";
-    /* With blanks in between, for which it may have much memory. */
+    /* The text is mostly blanks. Its length allows the request much memory. */
     static char text[400 << 10];
     struct fixture *f = *state;
     struct request *request = &f->request;
@@ -256,7 +257,8 @@ static void a_short_text_that_asks_for_a_long_answer_waits_again_as_a_long_one(v
     completion_deinit(&completion);
 }
 
-/* Not with the request: an HTTP thread ends that, and what is long takes long to go. */
+/* The carry is freed before the request ends, because an HTTP thread ends the request, and
+ * freeing much memory takes long. */
 static void a_carry_is_given_back_once_it_was_used(void **state)
 {
     struct fixture *f = *state;
@@ -278,7 +280,7 @@ static void a_carry_is_given_back_once_it_was_used(void **state)
     assert_null(f->request.scan.call.carry.owned);
 }
 
-/* Steps of the preparation alone, or of all. */
+/* Count the steps of the preparation alone, or of everything. */
 static int count_steps(struct fixture *f, struct stepper *stepper, bool all)
 {
     struct error err = ERROR_INIT;
@@ -294,7 +296,9 @@ static int count_steps(struct fixture *f, struct stepper *stepper, bool all)
     return stepper->done;
 }
 
-/* least: of a step for each of what is long, by its own measure. */
+/* Check that the number of steps is between `least` and four times as many, for the preparation
+ * (least_before) and for the rest (least_behind). Check that the work can be cancelled at each
+ * step. */
 static void expect_steps(struct fixture *f, int least_before, int least_behind)
 {
     struct stepper stepper = make_stepper(INT32_MAX);
@@ -317,7 +321,7 @@ static void a_part_of_many_lines_is_given_up_between_any_two_steps(void **state)
     };
     struct fixture *f = *state;
     begin_part(f, "float32", "200000,3", "first", 3 * LINES * sizeof(float));
-    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* nothing came that is to be read */
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* the preparation reads no input */
 }
 
 static void totals_of_many_integers_are_given_up_between_any_two_steps(void **state)
@@ -328,7 +332,7 @@ static void totals_of_many_integers_are_given_up_between_any_two_steps(void **st
     };
     struct fixture *f = *state;
     begin_part(f, "int8", "1048576,1", NULL, LINES);
-    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* nothing came that is to be read */
+    expect_steps(f, 0, LINES / LINES_AT_ONCE); /* the preparation reads no input */
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Who keeps a place, and who gets one (server/http/places.c), with connections that are records and
- * sockets alone. */
+/* Which connections keep a place, and which get one (server/http/places.c). Connections exist
+ * only as records and sockets. */
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/http/loop.h"
@@ -20,7 +20,7 @@ enum {
 };
 
 #define NOW   (1000 * NS_PER_S)
-#define SINCE (NOW - 10 * NS_PER_S) /* of connections that have been idle for long */
+#define SINCE (NOW - 10 * NS_PER_S) /* start time of connections that have been idle for long */
 
 static struct world {
     struct clients *clients;
@@ -29,8 +29,8 @@ static struct world {
     struct http_loop loops[2];
     struct conn conns[CONNS];
     struct newcomer newcomers[CONNS];
-    size_t count; /* of both */
-    int ends[2];  /* of a socket on which nothing is sent */
+    size_t count; /* number of newcomers, and of connections */
+    int ends[2];  /* a socket pair on which nothing is sent */
 } world;
 
 static int set_up(void **state)
@@ -52,7 +52,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* All connections end, which leaves nothing behind. */
+/* End all connections; nothing may be left. */
 static int tear_down(void **state)
 {
     (void)state;
@@ -64,7 +64,7 @@ static int tear_down(void **state)
         }
     }
     assert_int_equal(places_connections(&world.places), 0);
-    places_deinit(&world.places); /* asserts that nothing is taken */
+    places_deinit(&world.places); /* asserts that all places are free */
     for (size_t i = 0; i < CLIENTS; i++) {
         assert_int_equal(world.named[i]->connections, 0);
         assert_int_equal(world.named[i]->waiting, 0);
@@ -84,7 +84,8 @@ static struct newcomer *come(int client, enum places_answer expected)
     return newcomer;
 }
 
-/* A newcomer with a place becomes a connection, idle for a while, the first for longest. */
+/* Turn a newcomer with a place into a connection that has been idle for a while; the first one
+ * for longest. */
 static struct conn *join(const struct newcomer *newcomer, int loop)
 {
     assert_non_null(newcomer);
@@ -107,7 +108,7 @@ static void be_busy(struct conn *conn, uint64_t arrived_ns)
     atomic_store(&conn->activity, 2 * arrived_ns + 1);
 }
 
-/* The next newcomer, and the connection that is evicted for it. */
+/* Return the next newcomer, and the connection that is evicted for it. */
 static struct newcomer *next(struct conn **evicted)
 {
     struct http_loop *wake = NULL;
@@ -118,7 +119,7 @@ static struct newcomer *next(struct conn **evicted)
 
 static void end(struct conn *conn)
 {
-    assert(conn != NULL); /* the compiler does not know that assert_non_null() ends here */
+    assert(conn != NULL); /* for compilers that do not know assert_non_null() */
     places_remove(&world.places, conn);
     conn->closed = true;
 }
@@ -134,7 +135,7 @@ the_client_with_most_connections_loses_the_one_that_is_idle_for_longest(void **s
     }
     be_busy(conns[3], NOW);
     struct newcomer *newcomer = come(2, PLACES_WAITS);
-    assert_ptr_equal(next(&evicted), newcomer); /* at once: the evicted one is still open */
+    assert_ptr_equal(next(&evicted), newcomer); /* the evicted one is still open */
     assert_ptr_equal(evicted, conns[4]);
     assert_int_equal(world.named[0]->connections, 4);
     assert_int_equal(world.named[2]->connections, 1);
@@ -312,12 +313,12 @@ static void evicted_connections_that_are_still_open_are_few(void **state)
         (void)come(2, PLACES_WAITS);
         assert_null(next(&evicted[RESERVE]));
     }
-    assert_false(places_can_accept(&world.places, false)); /* the backlog waits for them */
+    assert_false(places_can_accept(&world.places, false)); /* others wait in the backlog */
     assert_int_equal(places_wanted(&world.places), 0);
     end(evicted[0]);
     assert_true(places_can_accept(&world.places, false));
     assert_non_null(next(&evicted[RESERVE]));
-    places_give_back(&world.places, world.named[2]); /* nothing became of it */
+    places_give_back(&world.places, world.named[2]); /* this newcomer became no connection */
 }
 
 static void nobody_is_evicted_or_refused_where_all_are_to_be_kept(void **state)

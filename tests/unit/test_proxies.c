@@ -1,4 +1,4 @@
-/* proxies.h: which of those that a list names is the client, and whether that one is here. */
+/* proxies.h: which address in a list is the client, and whether the client is local. */
 #include "server/http/proxies.h"
 
 #include "proto/macros.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The networks of a flag, at most four. */
+/* Parse the networks of a flag, at most four. */
 static enum status parse(const char *const texts[4], struct proxies *proxies, struct error *err)
 {
     char copies[4][64];
@@ -20,7 +20,7 @@ static enum status parse(const char *const texts[4], struct proxies *proxies, st
     return proxies_parse(&list, proxies, err);
 }
 
-/* "unix": somebody at a Unix socket. */
+/* "unix": a client at a Unix socket. */
 static struct address address_from(const char *text)
 {
     struct address address = {.family = AF_UNIX};
@@ -28,7 +28,7 @@ static struct address address_from(const char *text)
     return address;
 }
 
-/* One field, from a peer; who the client is then, as in the log. */
+/* Check which client results from one field and a peer, in the form of the log. */
 static void expect_client(const char *const trusted[4], const char *peer, const char *field,
                           const char *client, bool is_local)
 {

@@ -1,5 +1,5 @@
-/* queue.h: its bound, order, fairness between clients, deadlines, cancelling, losing and
- * returning devices. */
+/* queue.h: its limit, order, fairness between clients, deadlines, cancellation, and devices
+ * that are lost and return. */
 #include "server/base/clock.h"
 #include "server/sched/dispatch.h"
 #include "server/sched/line.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct dispatch_device device; /* that computes batches */
+static struct dispatch_device device; /* the device that computes batches */
 
 static int set_up(void **state)
 {
@@ -15,7 +15,7 @@ static int set_up(void **state)
     return fake_queue_create(3, state);
 }
 
-/* Take one request (no company) and check that it is this one. */
+/* Take one request (without a batch) and check that it is the expected one. */
 static void expect_next(struct queue *queue, struct request *expected)
 {
     const struct queue_batching alone = {
@@ -142,8 +142,8 @@ static void clients_get_the_same_number_of_bytes_whatever_their_requests_have(vo
     }
 }
 
-/* Requests of two clients are alike, but those of the first take so long: how many of the first
- * 60 that are taken are its own? */
+/* Requests of two clients are alike, except that those of the first take slow_ns. Returns how
+ * many of the first 60 taken requests belong to the first client. */
 static int taken_of_slow(struct queue *queue, enum dtype dtype, int64_t elements,
                          uint64_t slow_ns)
 {
@@ -181,7 +181,7 @@ static void a_client_with_slow_data_pays_for_their_time(void **state)
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, NS_PER_MS), 26, 34);
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 20, 9 * NS_PER_MS), 4,
                     12); /* a tenth: 6 */
-    /* In the class of the shortest, too, where a turn is much shorter. */
+    /* The same holds in the class of the shortest requests, whose turns are much shorter. */
     assert_in_range(taken_of_slow(*state, DTYPE_F32, 1 << 18, 5 * NS_PER_MS), 1, 12);
 }
 
@@ -197,7 +197,8 @@ static void the_one_that_has_waited_for_longest_is_known(void **state)
     struct request *oldest = push(*state, DTYPE_F32, 4);
     struct queue_stats stats;
     struct request *next = push(*state, DTYPE_F32, 4);
-    next->times.queued++; /* though the clock stands */
+    /* The times differ even if the clock has not advanced. */
+    next->times.queued++;
     queue_stats(*state, NULL, &stats);
     assert_int_equal(stats.requests, 2);
     assert_int_equal(stats.oldest_ns, oldest->times.queued);
@@ -217,7 +218,7 @@ static void the_waiting_requests_of_a_client_determine_the_wait_of_the_next_one(
     assert_int_equal(line_wait_ns(queue_line(*state), first, 1000),
                      first->line.cost_ns + second->line.cost_ns);
     assert_int_equal(line_wait_ns(queue_line(*state), &of_new, 1000),
-                     1000); /* a turn of the other's */
+                     1000); /* a turn of the other client */
     queue_charge(*state, &device, first, 3 * (first->line.cost_ns + second->line.cost_ns));
     assert_int_equal(line_wait_ns(queue_line(*state), &of_new, 1000), 3000);
     expect_next(*state, first);

@@ -1,4 +1,5 @@
-/* queue.h: who shares a batch, its caps, turns of the classes, waiting, and takers at once. */
+/* queue.h: requests that share a batch, limits of a batch, turns of the classes, waiting, and
+ * concurrent takers. */
 #include "server/base/clock.h"
 #include "server/sched/dispatch.h"
 #include "server/sched/line.h"
@@ -33,7 +34,7 @@ static void free_chain(struct request *first)
     }
 }
 
-/* Take a batch; returns its first request, and checks how many it has. */
+/* Take a batch of `expected` requests; returns the first one. */
 static struct request *take(struct queue *queue, const struct queue_batching *options,
                             size_t expected)
 {
@@ -82,7 +83,7 @@ static void a_batch_has_at_most_max_bytes_but_the_first_always_goes(void **state
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
     push(*state, DTYPE_F32, 100);
-    push(*state, DTYPE_F32, 50); /* fills it up where the one before does not fit */
+    push(*state, DTYPE_F32, 50); /* fills the batch, as the request before does not fit */
     free_chain(take(*state, &tight, 1));
     free_chain(take(*state, &tight, 3));
     free_chain(take(*state, &tight, 1));
@@ -126,13 +127,13 @@ static void a_batch_of_floats_is_bounded_by_what_the_slowest_data_take(void **st
     const struct queue_batching wide = {
         .worker = &fake_taker, .max_requests = 8, .max_bytes = UINT64_MAX};
     for (int i = 0; i < 8; i++) {
-        push(*state, DTYPE_F32, 200000); /* 4 ms of random bits each */
+        push(*state, DTYPE_F32, 200000); /* random bits: 4 ms for each request */
     }
     for (int i = 0; i < 4; i++) {
         free_chain(take(*state, &wide, 2));
     }
     for (int i = 0; i < 8; i++) {
-        push(*state, DTYPE_I32, 200000); /* take the same time, whatever they are */
+        push(*state, DTYPE_I32, 200000); /* integers take the same time for any bits */
     }
     free_chain(take(*state, &wide, 8));
 }
@@ -177,7 +178,7 @@ static void a_delay_waits_for_company_but_not_for_longer(void **state)
                                            .max_requests = 2,
                                            .max_bytes = 1 << 20,
                                            .delay_ns = 3600 * NS_PER_S};
-    free_chain(take(*state, &patient, 2)); /* full: leaves at once */
+    free_chain(take(*state, &patient, 2)); /* a full batch leaves at once */
 }
 
 static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t elements,
@@ -192,8 +193,8 @@ static struct request *push_due(struct queue *queue, enum dtype dtype, int64_t e
 static const struct queue_batching for_seconds = {
     .worker = &fake_taker, .max_requests = 8, .max_bytes = 1 << 20, .delay_ns = 5 * NS_PER_S};
 
-/* Take a batch of which, or behind which, one is due. False: that one was dropped at its
- * deadline, and the others are taken and freed. */
+/* Take a batch that contains, or precedes, a request with a deadline. Returns false if that one
+ * was dropped at its deadline; the others are then taken and freed. */
 static bool take_in_time(struct queue *queue, size_t expected, struct request **first)
 {
     size_t count = 0;
@@ -215,8 +216,10 @@ static bool take_in_time(struct queue *queue, size_t expected, struct request **
     return false;
 }
 
-/* Half of the time until a deadline passes in the queue, half of it is for the machine. One that
- * stands still for longer is given more, but less than the delay that the deadline cuts short. */
+/* Call attempt() with a deadline in due_ms milliseconds. The queue waits for half of this time;
+ * the other half is a reserve for a slow machine. If a request misses its deadline
+ * nevertheless, repeat with twice the time. due_ms stays below the delay that the deadline
+ * shortens. */
 static void in_time(struct queue *queue, bool (*attempt)(struct queue *queue, uint64_t due_ms))
 {
     uint64_t due_ms = 250;
@@ -271,7 +274,7 @@ static bool one_behind_is_taken(struct queue *queue, enum dtype dtype, int64_t e
     if (!take_in_time(queue, 1, &batch)) {
         return false;
     }
-    const bool in_order = batch == first; /* else the other was due before we went on */
+    const bool in_order = batch == first; /* false: the other request was due first */
     free_chain(batch);
     bool taken = take_in_time(queue, 1, &batch);
     if (taken) {
@@ -291,7 +294,8 @@ static bool one_of_another_type_is_taken(struct queue *queue, uint64_t due_ms)
     return one_behind_is_taken(queue, DTYPE_I64, 4, due_ms);
 }
 
-/* Neither is gathered, and both wait for the batch. */
+/* In each attempt a request that cannot join the batch waits behind it. The deadline of that
+ * request must end the delay of the batch in time. */
 static void a_delay_ends_in_time_for_the_deadlines_of_those_behind_it(void **state)
 {
     in_time(*state, one_of_the_other_lane_is_taken);
@@ -304,14 +308,14 @@ struct taker {
     pthread_t thread;
     size_t requests;
     size_t batches;
-    atomic_int thread_id; /* 0: it has not begun */
+    atomic_int thread_id; /* id of the thread; 0: it has not begun */
 };
 
 static void *take_until_closed(void *argument)
 {
     struct taker *taker = argument;
     struct queue_batching options = usual;
-    struct dispatch_device device = {.number = 0}; /* not measured: as quick as the others */
+    struct dispatch_device device = {.number = 0}; /* no pace: as quick as the others */
     struct dispatch_worker worker = {.classes = &taker->classes, .device = &device};
     options.worker = &worker;
     atomic_store(&taker->thread_id, (int)gettid());
@@ -323,7 +327,7 @@ static void *take_until_closed(void *argument)
         if (result == QUEUE_CLOSED) {
             return NULL;
         }
-        if (result == QUEUE_TAKEN) { /* a timeout: it only dropped some */
+        if (result == QUEUE_TAKEN) { /* a timeout: only dropped requests */
             taker->requests += count;
             taker->batches++;
             completion_post(first->completion, first);
@@ -366,8 +370,8 @@ static void a_request_alone_or_the_last_one_waits_for_no_peers(void **state)
     free_chain(batch);
 }
 
-/* How often the taker has gone to sleep, if it sleeps now; else -1. To wake a thread makes it
- * one that runs before the call that wakes it is over. */
+/* Return how often the taker has gone to sleep, if it sleeps now; else -1. A thread that is
+ * woken counts as running before the waking call returns. */
 static long sleeps_of(const struct taker *taker)
 {
     char path[64];
@@ -399,7 +403,7 @@ static long await_sleep(const struct taker *taker)
     return sleeps;
 }
 
-/* A device has failed, and others sleep. */
+/* A device has failed, and other takers sleep. */
 static void a_returned_request_wakes_a_taker(void **state)
 {
     struct taker takers[] = {{.queue = *state, .classes = SHORTEST},
@@ -426,7 +430,8 @@ static void a_returned_request_wakes_a_taker(void **state)
     }
 }
 
-/* The taker sleeps when they are pushed, and is not woken by the first. */
+/* The taker sleeps while the requests are pushed. Only queue_wake(), after the last push, wakes
+ * it. */
 static void requests_pushed_together_are_taken_together(void **state)
 {
     enum {
@@ -504,11 +509,11 @@ static void a_taker_keeps_its_scan_while_nothing_waits_for_it(void **state)
     assert_ptr_equal(first, waiting);
     assert_true(queue_keep(*state, &large, slice));
     atomic_store(&slice->cancelled, true);
-    assert_false(queue_keep(*state, &large, slice)); /* the line ends it */
+    assert_false(queue_keep(*state, &large, slice)); /* the slice is cancelled */
     atomic_store(&slice->cancelled, false);
     free_chain(take(*state, &usual, 1));
     queue_close(*state);
-    assert_false(queue_keep(*state, &large, slice)); /* and a push is refused */
+    assert_false(queue_keep(*state, &large, slice)); /* the queue is closed */
     free(slice);
     free(waiting);
     (void)of_others;
@@ -532,7 +537,7 @@ static void a_taker_keeps_no_scan_of_which_another_could_do_a_part(void **state)
     assert_int_equal(queue_take(*state, &batching, 0, &first, &count), QUEUE_TAKEN);
     assert_true(queue_keep(*state, &batching, large));
     struct request *small = fake_request(&completion, DTYPE_F32, 4);
-    assert_false(queue_keep(*state, &batching, small)); /* it is for the other one, too */
+    assert_false(queue_keep(*state, &batching, small)); /* worker 1 could take the scan, too */
     queue_leave(*state, &workers[1]);
     assert_true(queue_keep(*state, &batching, small));
     queue_leave(*state, &workers[0]); /* its device hangs */
@@ -541,8 +546,8 @@ static void a_taker_keeps_no_scan_of_which_another_could_do_a_part(void **state)
     free(small);
 }
 
-/* A column of bytes, each a line, of which the input has one: a device takes a hundred times as
- * long for them as for as many in a row. */
+/* Push a scan of bytes in which each line has one element, and all lines share one element of
+ * the input. It takes a device a hundred times as long as a row of as many bytes. */
 static struct request *push_repeated(struct queue *queue, int64_t lines)
 {
     struct request *request = fake_request(&completion, DTYPE_U8, lines);

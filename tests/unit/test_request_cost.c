@@ -1,5 +1,6 @@
-/* What requests cost (infer_cost_ns()) with the real HTTP loop and a device that holds them: who waits
- * beside them is told their time. The pace is given by requests that are made up, before. */
+/* The cost of requests (infer_cost_ns()) with the real HTTP loop and a device that blocks: the
+ * service tells waiting clients an estimated time. Artificial requests, which finish before,
+ * set the pace. */
 #include "server/base/address.h"
 #include "server/sched/admission.h"
 #include "tests/unit/fake_service.h"
@@ -15,7 +16,7 @@
 
 enum {
     TENSOR = 2 << 20,
-    NUMBERS = 200000, /* of a text; more than FAKE_LARGE */
+    NUMBERS = 200000, /* elements of a text; more than FAKE_LARGE */
     PATIENCE_S = 20
 };
 
@@ -26,7 +27,8 @@ struct fixture {
     int fds[ADMISSION_PLACES];
 };
 
-/* Requests that cost 1 are through in a crowd: what others cost is foretold by that. */
+/* Finish requests of cost 1 under load: the estimates for other costs are based on their
+ * pace. */
 static void set_pace(struct fixture *f)
 {
     struct admission *admission = f->fakes.server.admission;
@@ -98,17 +100,17 @@ static void send_all(int fd, const char *bytes, size_t count)
     }
 }
 
-/* A request: its head, and a body that begins with a text and goes on with zeroes. */
+/* A request: its head, and a body that begins with a text, followed by zeros. */
 struct ask {
     const char *target;
     const char *type;
-    const char *field; /* another one of its header; NULL: none */
+    const char *field; /* another header field; NULL: none */
     const char *text;  /* NULL: none */
     size_t text_bytes;
     size_t body_bytes;
 };
 
-/* Send its head and so much of its body. */
+/* Send the head and `bytes` bytes of the body. */
 static void send_part(int fd, const struct ask *ask, size_t bytes)
 {
     static const char zeroes[TENSOR];
@@ -124,7 +126,7 @@ static void send_part(int fd, const struct ask *ask, size_t bytes)
     send_all(fd, zeroes, bytes - text);
 }
 
-/* Its status, once all of the answer is here. */
+/* Read the whole answer; returns its status. */
 static int read_answer(int fd)
 {
     static char bytes[16 << 20];
@@ -151,7 +153,7 @@ static void fake_tick(struct fixture *f)
     fake_pause();
 }
 
-/* Until so many wait for the device, besides the one that it has. */
+/* Wait until `wanted` requests wait for the device, besides the running one. */
 static void await_queued(struct fixture *f, size_t wanted)
 {
     const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
@@ -163,10 +165,10 @@ static void await_queued(struct fixture *f, size_t wanted)
     } while (stats.requests < wanted);
 }
 
-/* ---- what others are told ---- */
+/* ---- estimates for other requests ---- */
 
-/* How long one of their client that costs nothing waits beside as many of these as there are
- * places. */
+/* Start as many of these requests as there are places. Return the estimated wait of another
+ * request of the same client, which has no cost. */
 static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
 {
     const struct address unix_socket = {.family = AF_UNIX};
@@ -197,7 +199,7 @@ static uint64_t beside_ns(struct fixture *f, const struct ask *ask)
 
 static const struct ask packed = {
     .target = "/v1/cumsum?dtype=int8&shape=2097152", .type = RAW, .body_bytes = TENSOR};
-/* A line of one element in every second byte. */
+/* Lines of one element, in every second byte. */
 static const struct ask apart = {
     .target = "/v1/cumsum?dtype=int8&shape=1048576,1&axis=1&strides=2,1&output_strides=2,1",
     .type = RAW,
@@ -206,7 +208,7 @@ static const struct ask apart = {
 static const char npy_head[] = "\x93NUMPY\x01\0\x76\0{'descr': '|i1', 'fortran_order': False, "
                                "'shape': (2097152,), }";
 
-/* A body of NumPy's whose header has 128 bytes. */
+/* An NPY body whose header has 128 bytes. */
 static struct ask npy(char text[128])
 {
     memset(text, ' ', 128);
@@ -219,7 +221,7 @@ static struct ask npy(char text[128])
                         .body_bytes = 128 + TENSOR};
 }
 
-/* 2 MiB each, of which those that lie apart take many times as long. */
+/* All tensors have 2 MiB; tensors with gaps take many times as long. */
 static void the_wait_beside_strided_tensors_includes_their_cost(void **state)
 {
     struct fixture *f = *state;
@@ -238,7 +240,8 @@ static void a_tensor_costs_the_same_behind_a_header_of_its_own(void **state)
     assert_in_range(beside_ns(f, &ask), packed_ns, packed_ns + packed_ns / 50);
 }
 
-/* Its numbers are bytes and digits both ways, and less is a digit than sixteen bytes. */
+/* The request and the answer are text. A byte of text must cost at least as much as a byte of a
+ * packed tensor, and less than sixteen times as much. */
 static void a_text_costs_some_times_its_bytes(void **state)
 {
     struct fixture *f = *state;
@@ -260,8 +263,7 @@ static void a_text_costs_some_times_its_bytes(void **state)
     free(text);
 }
 
-/* How long one of their client that costs nothing waits beside as many of these as there are
- * places, of which the last byte has not come. */
+/* Does the same as beside_ns() with requests whose last byte has not arrived. */
 static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
 {
     const uint64_t give_up_ns = clock_now_ns() + PATIENCE_S * NS_PER_S;
@@ -294,7 +296,8 @@ static uint64_t beside_unread_ns(struct fixture *f, const struct ask *ask)
     return wait_ns;
 }
 
-/* Its text has the length that its header says: behind it come no bytes of elements. */
+/* The header field says that the whole body is JSON. The estimate must equal that of a request
+ * without the field. */
 static void a_body_that_is_all_header_is_foretold_as_the_text_that_it_is(void **state)
 {
     struct fixture *f = *state;
@@ -311,7 +314,8 @@ static void a_body_that_is_all_header_is_foretold_as_the_text_that_it_is(void **
     assert_int_equal(beside_unread_ns(f, &ask), text_ns);
 }
 
-/* Sixteen times the body is promised only as long as it may be a text. */
+/* While the body may be a text, sixteen times its size is promised. After its NPY header is
+ * read, less is promised. */
 static void a_header_that_is_read_gives_back_what_was_promised_for_a_text(void **state)
 {
     struct fixture *f = *state;

@@ -1,4 +1,4 @@
-/* Turns of flows (server/sched/ring.h): who has the next one, and what a debt costs. */
+/* Turns of flows (server/sched/ring.h): which flow is next, and the effect of a debt. */
 #include "server/sched/ring.h"
 
 #include "tests/lib/unit.h"
@@ -23,7 +23,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Of a ring with flows. */
+/* Return the next flow of a ring that is not empty. */
 static struct ring_flow *turn(void)
 {
     struct ring_flow *flow = ring_turn(&ring);
@@ -33,7 +33,7 @@ static struct ring_flow *turn(void)
     return flow;
 }
 
-/* One piece of work of the flow that has the turn. Returns the index of that flow. */
+/* Do one piece of work of the flow that is next. Returns the index of that flow. */
 static size_t work(const uint64_t cost_ns[3])
 {
     struct ring_flow *flow = turn();
@@ -59,7 +59,7 @@ static void flows_share_the_time_whatever_their_pieces_cost(void **state)
     }
 }
 
-/* A flow that leaves the ring for each of its pieces, as a client with one connection does. */
+/* A flow that leaves the ring for each piece of work, as a client with one connection does. */
 static void a_flow_that_leaves_and_enters_again_has_the_same_share(void **state)
 {
     static const uint64_t cost_ns[3] = {700, 1700, 0};
@@ -97,7 +97,7 @@ static void a_debt_is_paid_in_rounds_also_outside_of_the_ring(void **state)
     (void)state;
     ring_enter(&ring, &flows[0]);
     ring_enter(&ring, &flows[1]);
-    assert_int_equal(work(cost_ns), 0); /* seven quanta of debt */
+    assert_int_equal(work(cost_ns), 0); /* now the debt is seven quanta */
     ring_leave(&ring, &flows[0]);
     ring_enter(&ring, &flows[2]);
     for (int piece = 0; piece < 6; piece++) { /* three rounds */
@@ -129,7 +129,8 @@ static void no_credit_is_saved_outside_of_the_ring(void **state)
     assert_in_range(of_first, 5, 6);
 }
 
-/* The largest debt of all flows is 1000 rounds; the step takes one. */
+/* The debts are as large as many rounds. ring_turn() gives all flows at once the rounds that
+ * the flow with the smallest debt lacks. */
 static void when_all_flows_have_large_debts_the_smallest_one_has_the_turn(void **state)
 {
     (void)state;

@@ -105,8 +105,8 @@ static void the_nearest_path_is_told(void **state)
     assert_null(route_nearest(many, near));
 }
 
-/* Every path of a row, with one segment changed, left out, doubled or added, and names that exist or
- * do not. */
+/* Test every path of a row with one segment changed, omitted, doubled or added, and with names
+ * that exist or do not exist. */
 static void a_path_that_is_told_is_one_of_its_row_and_its_model_exists(void **state)
 {
     static const char *const paths[] = {"/v1/cumsum/totals",
@@ -134,7 +134,7 @@ static void a_path_that_is_told_is_one_of_its_row_and_its_model_exists(void **st
         char path[200] = "";
         char copy[ROUTE_NEAR_BYTES];
         char text[ROUTE_NEAR_BYTES];
-        for (const char *at = form; *at != '\0'; at++) { /* %s: the name, twice perhaps */
+        for (const char *at = form; *at != '\0'; at++) { /* replace %s by the name */
             const bool named = at[0] == '%';
             text_append(path, sizeof path, named ? "%s" : "%.1s", named ? name : at);
             at += named;

@@ -1,5 +1,5 @@
-/* Boxes of cut scans: together they hold every element once, none is larger than asked, and
- * those of a line come in the order of the axis. Slices of many dimensions. */
+/* Boxes of cut scans: together they contain every element once, none is larger than requested,
+ * and those of a line are in the order of the axis. Slices of many dimensions. */
 #include "kernels/split.h"
 #include "kernels/variants.h"
 
@@ -29,7 +29,7 @@ static struct scan_plan make(int rank, const int64_t *sizes, int axis, const int
     return plan;
 }
 
-/* Address of element k of a line of a plan, as it is traversed. */
+/* Return the address of element k of a line, in the order of traversal. */
 static uint64_t address(const struct scan_plan *plan, uint64_t line, uint64_t k, bool output)
 {
     const uint64_t index = plan->reverse ? plan->axis.size - 1 - k : k;
@@ -37,8 +37,8 @@ static uint64_t address(const struct scan_plan *plan, uint64_t line, uint64_t k,
            index * (output ? plan->axis.out_stride : plan->axis.in_stride);
 }
 
-/* A box is packed, its elements are those of its lines and its part of them, in their order, and
- * they go where they belong. */
+/* Check that a box is packed, that it has the elements of its part of its lines, in order, and
+ * that its sums are written to the correct cells. */
 static void check_box(const struct scan_plan *plan, const struct scan_box *box, uint16_t *in,
                       uint16_t *out)
 {
@@ -68,7 +68,7 @@ static void check_box(const struct scan_plan *plan, const struct scan_box *box, 
     free(packed);
 }
 
-/* Cut, walk all boxes, and say how many there were. */
+/* Cut a plan and visit all boxes. Returns their number. */
 static uint64_t cut_all(const struct scan_plan *plan, uint64_t most)
 {
     struct scan_box box = {.line = 0};
@@ -95,7 +95,7 @@ static uint64_t cut_all(const struct scan_plan *plan, uint64_t most)
     }
     assert_int_equal(line, plan->lines);
     for (uint64_t i = 0; i < plan->out_elements; i++) {
-        assert_true(out[i] == 0 || out[i] == 2); /* no gap was touched */
+        assert_true(out[i] == 0 || out[i] == 2); /* no gap was written */
         met += out[i] / 2;
     }
     assert_int_equal(met, plan->elements);
@@ -173,7 +173,8 @@ static void every_layout_is_covered_at_every_limit(void **state)
     }
 }
 
-/* The elements of a slice are those of the scan's lines from its first on, on both sides. */
+/* Check that the elements of a slice are those of the scan's lines, from the slice's first
+ * element on, in input and output. */
 static void check_slice(const struct scan_plan *plan, const struct scan_slice *slice,
                         const struct scan_plan *part)
 {
@@ -187,8 +188,8 @@ static void check_slice(const struct scan_plan *plan, const struct scan_slice *s
     }
 }
 
-/* Of two elements each, in the opposite order in the input: none can be merged with another, and
- * one alone makes two steps. */
+/* All dimensions have two elements, and the input has them in the opposite order. So no two
+ * dimensions can be merged, and a cut in one dimension gives only two steps. */
 static void many_short_dimensions_are_cut_together(void **state)
 {
     (void)state;
@@ -221,7 +222,7 @@ static void many_short_dimensions_are_cut_together(void **state)
             lines += part.lines;
         }
         assert_int_equal(lines, plan.lines);
-        /* as many steps at once as a box can have */
+        /* On average a slice must have at least about half of the allowed steps. */
         assert_true(slices <= 2 * slicing.steps / most + 4);
     }
 }

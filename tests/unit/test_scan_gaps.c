@@ -1,4 +1,4 @@
-/* Which cells of an output are zeroed, and which are left to the kernel. */
+/* Which cells of an output are zeroed before the scan, and which ones the kernel zeroes. */
 #include "kernels/split.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void the_step_of_the_nearest_elements_is_told_where_layouts_nest(void **s
     assert_int_equal(scan_gaps_step(&crossing), 0);
 }
 
-/* Cells after zeroing: 0 or OLD as `outer` and the layout say. */
+/* Check the cells after zeroing: 0 or OLD, as `outer` and the layout require. */
 static void check(int64_t rows, int64_t columns, int64_t pitch, int64_t step, bool outer)
 {
     struct scan_plan plan = make(rows, columns, pitch, step);
@@ -56,7 +56,7 @@ static void check(int64_t rows, int64_t columns, int64_t pitch, int64_t step, bo
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++) {
             int64_t at = r * pitch + c * step;
-            bool inside = c + 1 < columns && outer; /* with the gap behind it */
+            bool inside = c + 1 < columns && outer; /* with the gap behind the element */
             memset(want + at, OLD, inside ? (size_t)step : 1);
         }
     }
@@ -71,7 +71,7 @@ static void every_gap_and_no_element_is_zeroed(void **state)
     check(5, 7, 20, 3, false);
     check(5, 7, 13, 2, false);
     check(1, 30, 30, 2, false);
-    check(5, 7, 14, 2, false); /* one run */
+    check(5, 7, 14, 2, false); /* one contiguous run of elements */
 }
 
 static void gaps_between_the_nearest_elements_are_left_to_the_kernel(void **state)

@@ -59,7 +59,7 @@ static void refused(const struct scan_desc *desc, enum status status, const char
     assert_memory_equal(&plan, &before, sizeof plan);
 }
 
-/* Addresses of element k of line `line` by the plan. */
+/* Return the addresses of element k of line `line` in the plan. */
 static void plan_address(const struct scan_plan *plan, uint64_t line, uint64_t k, uint64_t *in,
                          uint64_t *out)
 {
@@ -131,20 +131,20 @@ static void check_walk(const struct scan_desc *desc)
             assert_true(to < plan.out_elements);
             assert_int_equal(source[to], from);
             assert_int_equal(position[to], k);
-            source[to] = UINT64_MAX; /* met once */
+            source[to] = UINT64_MAX; /* a second visit would fail */
         }
     }
     free(source);
     free(position);
 }
 
-/* Rows at one fixed distance. */
+/* Return whether a plan consists of rows at one fixed distance. */
 static bool is_rows(const struct scan_plan *plan)
 {
     return plan->elements > 0 && scan_dim_is_unit(&plan->axis) && plan->dims <= 1;
 }
 
-/* Columns side by side, or some such tables. */
+/* Return whether a plan consists of columns side by side, or of several such tables. */
 static bool is_columns(const struct scan_plan *plan)
 {
     return plan->elements > 0 && !is_rows(plan) && plan->dims >= 1 && plan->dims <= 2 &&
@@ -199,7 +199,7 @@ static void dimensions_of_size_one_vanish(void **state)
     assert_int_equal(plan.lines, 1);
     assert_int_equal(plan.axis.in_stride, 1);
 
-    desc = packed(SHAPE(8, 1, 9), 1); /* an axis of one element: one column row */
+    desc = packed(SHAPE(8, 1, 9), 1); /* with an axis of one element: columns side by side */
     plan = make_ok(&desc);
     assert_true(is_columns(&plan));
     assert_int_equal(plan.dims, 1);
@@ -216,9 +216,9 @@ static void a_plan_visits_the_cells_of_the_description(void **state)
         desc.axis = axis;
         set_strides(&desc, NULL, NULL);
         check_walk(&desc);
-        set_strides(&desc, (const int64_t[]){1, 3, 12, 60}, NULL); /* Fortran order in */
+        set_strides(&desc, (const int64_t[]){1, 3, 12, 60}, NULL); /* input in Fortran order */
         check_walk(&desc);
-        set_strides(&desc, NULL, (const int64_t[]){1, 3, 12, 60}); /* and out */
+        set_strides(&desc, NULL, (const int64_t[]){1, 3, 12, 60}); /* output in Fortran order */
         check_walk(&desc);
         set_strides(&desc, (const int64_t[]){1, 3, 12, 60}, (const int64_t[]){1, 3, 12, 60});
         check_walk(&desc);
@@ -254,7 +254,9 @@ static void same_layout_in_any_order_is_in_place(void **state)
     assert_false(make_ok(&desc).in_place);
     desc = packed(SHAPE(2, 3), 1);
     set_strides(&desc, (const int64_t[]){3, 2}, (const int64_t[]){3, 2});
-    assert_false(make_ok(&desc).in_place); /* its gaps are zeroed before it is read: split.h */
+    /* The rows are interleaved. Zeroing the gaps between the elements of one row (split.h)
+     * would overwrite the input of the other row. */
+    assert_false(make_ok(&desc).in_place);
 }
 
 static void rank_out_of_range_is_refused(void **state)
@@ -297,7 +299,7 @@ static void shapes_that_cannot_exist_are_refused(void **state)
     refused(&desc, STATUS_INVALID_SHAPE, "shape", "dimension 1 has size -1");
     desc = packed(SHAPE(INT64_C(1) << 32, INT64_C(1) << 32), 0);
     refused(&desc, STATUS_INVALID_SHAPE, "shape", "more than 2305843009213693951 elements");
-    desc = packed(SHAPE(INT64_C(1) << 61), 0); /* one element over INT64_MAX bytes */
+    desc = packed(SHAPE(INT64_C(1) << 61), 0); /* one element more than INT64_MAX bytes */
     refused(&desc, STATUS_INVALID_SHAPE, "shape", "float32");
     desc = packed(SHAPE((INT64_C(1) << 61) - 1), 0);
     assert_int_equal(make_ok(&desc).elements, (UINT64_C(1) << 61) - 1);
@@ -371,7 +373,8 @@ static void outputs_that_share_an_address_are_refused(void **state)
     refused(&desc, STATUS_INVALID_STRIDES, "output_strides", "share an address");
 }
 
-/* Is an output of these sizes and strides refused because two elements share an address? */
+/* Return whether an output of these sizes and strides is refused because two elements share an
+ * address. */
 static bool is_refused_for_overlap(const uint64_t *sizes, const uint64_t *strides, int count)
 {
     struct scan_desc desc = {.dtype = DTYPE_U8, .rank = count};
@@ -389,7 +392,7 @@ static bool is_refused_for_overlap(const uint64_t *sizes, const uint64_t *stride
     return status != STATUS_OK;
 }
 
-/* Large layouts get an answer without counting elements. */
+/* Large layouts are decided without counting elements. */
 static void overlap_of_huge_layouts_is_told_at_once(void **state)
 {
     (void)state;
@@ -398,7 +401,8 @@ static void overlap_of_huge_layouts_is_told_at_once(void **state)
     assert_true(is_refused_for_overlap((uint64_t[]){k + 1, k + 2}, (uint64_t[]){k + 1, k}, 2));
     assert_false(is_refused_for_overlap((uint64_t[]){1000, 1000, UINT64_C(1) << 40},
                                         (uint64_t[]){1, 1000, 1000000}, 3));
-    /* of a large size, outermost or not, only differences that can be made up for are tried */
+    /* In a large dimension, the outermost or another one, the check tries only index
+     * differences that the other dimensions can compensate. */
     assert_false(is_refused_for_overlap((uint64_t[]){100000, 2, 3}, (uint64_t[]){20, 5, 3}, 3));
     assert_false(
         is_refused_for_overlap((uint64_t[]){2, 2, 100000}, (uint64_t[]){401, 6, 4}, 3));
@@ -432,7 +436,7 @@ static void strides_that_cannot_be_told_of_are_refused_before_they_hold_a_thread
         out[i] = (int64_t)(number >> 24) + 1;
     }
     set_strides(&desc, in, out);
-    for (int i = 0; i < 5; i++) { /* the least: others use the processor, too */
+    for (int i = 0; i < 5; i++) { /* the shortest time: other programs use the processor, too */
         const uint64_t begin_us = processor_us();
         refused(&desc, STATUS_INVALID_STRIDES, "output_strides", "did not show");
         const uint64_t took_us = processor_us() - begin_us;
@@ -505,7 +509,7 @@ static int64_t hostile_number(unsigned *seed)
     return numbers[(size_t)rand_r(seed) % (sizeof numbers / sizeof *numbers)];
 }
 
-/* Under UBSan this finds every overflow; without it, plans that contradict themselves. */
+/* With UBSan this finds every overflow; without it, plans that contradict themselves. */
 static void hostile_descriptions_are_refused_or_consistent(void **state)
 {
     (void)state;

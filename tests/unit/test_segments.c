@@ -1,5 +1,6 @@
-/* segments.h: the scans of all segments together hold each element once, in lines of its segment, and
- * what is scattered lands where that element's sum belongs; work is in steps that can be given up. */
+/* segments.h: the scans of all segments together contain each element once, in lines of its
+ * segment; scattered sums are written to the cells of their elements; the work is done in steps
+ * that can be cancelled. */
 #include "server/job/segments.h"
 
 #include "proto/elements.h"
@@ -11,12 +12,12 @@
 
 enum {
     SEGMENTS_MOST = 4096,
-    STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* at most, of what is moved between two steps */
+    STEP_BYTES = 2 * PARALLEL_STEP_BYTES /* most bytes moved between two steps */
 };
 
-/* Counts steps, and gives up after so many. */
+/* Counts steps, and cancels after a number of them. */
 struct stepper {
-    struct parallel parallel; /* first */
+    struct parallel parallel; /* must be the first member */
     int done;
     int most;
 };
@@ -54,7 +55,7 @@ static int set_up(void **state)
     return *state == NULL;
 }
 
-/* A packed tensor of int64 [outer, axis, inner], whose elements are their places. */
+/* A packed int64 tensor [outer, axis, inner] whose elements are their own positions. */
 static void make(struct fixture *f, int64_t outer, int64_t inner, const int64_t *lengths,
                  size_t count)
 {
@@ -88,8 +89,8 @@ static void make(struct fixture *f, int64_t outer, int64_t inner, const int64_t 
     assert_true(segments_gathered(f->segments) <= most);
 }
 
-/* What a device does with a scan, whose tensors begin at slab offset 0 of each buffer: tells the three
- * apart by the offsets of the place below. */
+/* Run a scan like a device. A job offset from GATHERED_AT on belongs to the gathered buffer;
+ * other offsets belong to the input or the output. */
 #define GATHERED_AT ((size_t)1 << 40)
 
 static void run_job(struct fixture *f, const struct scan_job *job)
@@ -112,7 +113,7 @@ static void run_job(struct fixture *f, const struct scan_job *job)
     }
 }
 
-/* Gather, run all rounds of at most `most` elements, scatter. Returns how many scans there were. */
+/* Gather, run all rounds of at most `most` elements, scatter. Returns the number of scans. */
 static size_t run_all(struct fixture *f, uint64_t most)
 {
     const struct segments_place place = {.gathered_offset = GATHERED_AT};
@@ -234,7 +235,8 @@ static void test_an_initial_value_is_an_element_more_of_each_segment(void **stat
     assert_int_equal(jobs[2].plan->lines, 4);
 }
 
-/* The steps of a job of so many bytes, and that it can be given up between any two of them. */
+/* Check the number of steps of a job with this many bytes, and that it can be cancelled between
+ * any two. */
 static void check_steps(struct fixture *f, uint64_t bytes)
 {
     struct error err = ERROR_INIT;

@@ -1,5 +1,5 @@
-/* Clients' shared memory: what may be registered, and that nothing a client does to its object
- * hurts the server. */
+/* Clients' shared memory: which objects may be registered, and that no change to an object by
+ * its client harms the server. */
 #include "server/memory/shm.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static struct shm_registry *registry_with(size_t regions)
     return registry;
 }
 
-/* An object of `bytes` bytes 0, 1, 2, ... under `key`. */
+/* Create an object of `bytes` bytes 0, 1, 2, ... under `key`. */
 static void make_object(size_t bytes)
 {
     snprintf(key, sizeof key, "/tally_test_%d", (int)getpid());
@@ -137,7 +137,7 @@ static void a_long_copy_is_given_up_between_two_steps(void **state)
     assert_int_equal(shm_write(region, &window, bytes, 2 * STEP, &hasty, &err),
                      STATUS_CLIENT_GONE);
     assert_int_equal(shm_read(region, &window, bytes, 2 * STEP, NULL, &err), STATUS_OK);
-    assert_int_equal(bytes[STEP - 1], 1); /* a step was done */
+    assert_int_equal(bytes[STEP - 1], 1); /* a step was completed */
     assert_int_equal(bytes[STEP], 0);
     err = (struct error)ERROR_INIT;
     assert_int_equal(shm_read(region, &window, bytes, STEP, &hasty, &err), STATUS_OK);
@@ -313,7 +313,7 @@ static void a_configured_prefix_is_required_of_every_key(void **state)
     static const struct {
         const char *prefix;
         enum status status;
-    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* elsewhere in the key is not enough: */
+    } rows[] = {{"other_", STATUS_FORBIDDEN}, /* the prefix inside the key is not enough: */
                 {"test_", STATUS_FORBIDDEN},
                 {"tally_test_", STATUS_OK}};
     (void)state;
@@ -581,11 +581,11 @@ static uint64_t processor_ns(void)
 
 enum {
     MANY = 64,
-    MANY_BYTES = 256 << 20 /* to be freed: many times what a new thread costs */
+    MANY_BYTES = 256 << 20 /* freeing it takes many times as long as creating a thread */
 };
 
-/* An object of so many bytes, open, that has no name any more, but is registered by this one, if
- * that is not NULL. */
+/* Create an object without a name and return its descriptor. If `name` is not NULL, register
+ * the object under it. */
 static int make_nameless(struct shm_registry *registry, const char *name, off_t bytes)
 {
     make_object(1);
@@ -600,7 +600,7 @@ static int make_nameless(struct shm_registry *registry, const char *name, off_t 
     return fd;
 }
 
-/* The processor time that it takes to free MANY_BYTES. */
+/* Return the processor time for freeing MANY_BYTES. */
 static uint64_t to_free_ns(void)
 {
     int fd = make_nameless(NULL, NULL, MANY_BYTES);
@@ -609,7 +609,7 @@ static uint64_t to_free_ns(void)
     return processor_ns() - begin_ns;
 }
 
-/* The same of who forgets all that is registered. */
+/* Return the processor time of a caller that unregisters everything. */
 static uint64_t to_unregister_ns(struct shm_registry *registry, size_t regions)
 {
     uint64_t begin_ns = processor_ns();

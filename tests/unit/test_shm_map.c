@@ -1,4 +1,5 @@
-/* shm_map.h: maps of shared memory survive the loss of their pages, and nothing else does. */
+/* shm_map.h: maps of shared memory survive the loss of their pages; other faults still end the
+ * process. */
 #include "proto/macros.h"
 #include "server/memory/shm_map.h"
 #include "tests/lib/unit.h"
@@ -15,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A system with larger pages, unless 0, and where in an object it maps. */
+/* Pretended page size of the system; 0: the real one. mmap() then accepts only offsets that are
+ * multiples of it. */
 static size_t large_page;
 
 long __real_sysconf(int name);
@@ -23,7 +25,7 @@ long __wrap_sysconf(int name);
 void *__real_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t offset);
 
-/* What it really is. */
+/* The real page size. */
 #define PAGE ((size_t)__real_sysconf(_SC_PAGESIZE))
 
 long __wrap_sysconf(int name)
@@ -40,7 +42,8 @@ void *__wrap_mmap(void *at, size_t bytes, int access, int flags, int fd, off_t o
     return __real_mmap(at, bytes, access, flags, fd, offset);
 }
 
-/* An object of that many bytes, each page filled with its number from 1; already unlinked. */
+/* Create an object of that many bytes; each page is filled with its number, from 1. It is
+ * unlinked. */
 static int make_object(size_t bytes)
 {
     char name[64];
@@ -52,7 +55,7 @@ static int make_object(size_t bytes)
     for (size_t at = 0; at < bytes; at++) {
         unsigned char byte = (unsigned char)(1 + at / PAGE);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
-        at += at % PAGE == 0 ? PAGE - 2 : 0; /* the first and the last of each page */
+        at += at % PAGE == 0 ? PAGE - 2 : 0; /* the first and the last byte of each page */
     }
     return fd;
 }
@@ -109,7 +112,7 @@ static void pages_that_are_taken_away_read_as_zero_and_break_the_map(void **stat
     assert_false(shm_map_broken(map));
     assert_int_equal(bytes_of(map)[3 * PAGE], 0);
     assert_true(shm_map_broken(map));
-    bytes_of(map)[2 * PAGE] = 5; /* below the first fault: one more */
+    bytes_of(map)[2 * PAGE] = 5; /* one more fault, at a lower address */
     assert_int_equal(bytes_of(map)[2 * PAGE], 5);
     assert_int_equal(bytes_of(map)[PAGE], 2);
     assert_false(shm_map_broken(other));
@@ -124,7 +127,7 @@ static void pages_that_are_taken_away_read_as_zero_and_break_the_map(void **stat
     close(fd);
 }
 
-/* Every page, at a place of its caller's own. */
+/* Write to every page, at a separate position for each caller. */
 static void *write_all(void *argument)
 {
     static atomic_size_t callers;
@@ -192,7 +195,7 @@ static void maps_that_cannot_be_are_refused(void **state)
     assert_null(shm_map_create(fd, 0, UINT64_MAX));
     assert_null(shm_map_create(fd, 0, UINT64_C(17) << 40));
     struct shm_map *large = shm_map_create(fd, 0, UINT64_C(9) << 40);
-    if (large != NULL) { /* a sanitizer may have no room for it */
+    if (large != NULL) { /* a sanitizer may not leave enough address space */
         assert_null(shm_map_create(fd, 0, UINT64_C(9) << 40));
         shm_map_destroy(large);
         large = shm_map_create(fd, 0, UINT64_C(9) << 40);
@@ -204,7 +207,8 @@ static void maps_that_cannot_be_are_refused(void **state)
     close(fd);
 }
 
-/* How a child ends that does this with no core file left behind. */
+/* Call `action` in a child process, which leaves no core file. Returns the signal that ended
+ * the child, or its exit code. */
 static int end_of(void (*action)(void))
 {
     pid_t child = fork();
@@ -220,7 +224,7 @@ static int end_of(void (*action)(void))
 
 static void with_default_action(void)
 {
-    (void)signal(SIGBUS, SIG_DFL); /* instead of what cmocka put there */
+    (void)signal(SIGBUS, SIG_DFL); /* replaces cmocka's handler */
     int fd = make_object(PAGE);
     struct shm_map *map = shm_map_create(fd, 0, PAGE); /* installs the handler */
     if (map == NULL) {

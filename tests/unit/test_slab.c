@@ -1,4 +1,4 @@
-/* Slabs: alignment, zero content, and what is in them when they grow. */
+/* Slabs: alignment, zero content, and their content after growth. */
 #include "kernels/slab.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* text.h: names, lines, what terminals obey, and what was meant. */
+/* text.h: names, lines, control characters of terminals, and suggestions. */
 #include "proto/text.h"
 #include "tests/lib/unit.h"
 
@@ -66,7 +66,7 @@ static void the_nearest_name_is_suggested_if_it_is_near(void **state)
         const char *suggestion;
     } cases[] = {{"--exclsive", "; did you mean --exclusive?"},
                  {"--AXIS", "; did you mean --axis?"},
-                 {"--o", ""}, /* too short for a beginning to tell */
+                 {"--o", ""}, /* too short to be a useful prefix */
                  {"--outpu", "; did you mean --output?"},
                  {"--output-s", "; did you mean --output-strides?"},
                  {"--frobnicate", ""},

@@ -1,4 +1,4 @@
-/* The file of tokens (server/http/tokens.c). */
+/* The token file (server/http/tokens.c). */
 #include "server/base/address.h"
 #include "server/base/clock.h"
 #include "server/http/routes.h"
@@ -20,7 +20,7 @@
 #define FOO "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"
 #define BAZ "baa5a0964d3320fbc0c6a922140453c8513ea24ab8fd0577034804a967248096"
 
-/* With a copy of the text, at whose end memory ends. */
+/* Parse a copy of the text that ends at the end of its allocation. */
 static enum status parse(const char *text, size_t bytes, struct token_list **list,
                          struct error *err)
 {
@@ -132,8 +132,8 @@ static void a_name_with_a_nul_inside_is_refused(void **state)
     assert_non_null(strstr(err.detail, "line 1: "));
 }
 
-/* What a crash of the machine leaves of a file: it would be one without tokens, and lock out
- * all. */
+/* A crash of the machine may leave a file of NULs: if NULs were blanks, the file would have no
+ * tokens and lock out all clients. */
 static void nuls_are_no_blanks_behind_a_line(void **state)
 {
     static const char zeros[64];
@@ -164,7 +164,7 @@ static void a_file_has_as_many_tokens_as_are_compared(void **state)
     free(text);
 }
 
-/* Tokens of a file with this text. */
+/* Open a token file with this text. */
 static struct tokens *open_file(const char *text)
 {
     char path[] = "/tmp/tally-test-tokens-XXXXXX";
@@ -181,7 +181,7 @@ static struct tokens *open_file(const char *text)
     return tokens;
 }
 
-/* With the token foo, of ci. */
+/* Open a token file with the tokens foo (of client ci) and baz (of client batch). */
 static struct tokens *open_tokens(void)
 {
     return open_file("ci:" FOO "\nbatch:" BAZ "\n");
@@ -240,7 +240,7 @@ static void a_client_that_goes_on_with_an_old_token_is_told_so_each_time(void **
     tokens_close(tokens);
 }
 
-/* Neither token was presented from this address before the guesses began. */
+/* Neither of the two tokens was presented from this address before the guesses began. */
 static void right_tokens_are_served_amid_guesses_from_their_address(void **state)
 {
     struct tokens *tokens = open_tokens();
@@ -288,7 +288,7 @@ static void guess_from(const struct address *guesser, struct tokens *tokens)
     }
 }
 
-/* Is a guess from the address throttled after the guesses of another? */
+/* Return whether a guess from an address is throttled after guesses from another one. */
 static bool pays_for_guesses_of(const char *address, const char *other)
 {
     struct tokens *tokens = open_tokens();
@@ -309,11 +309,11 @@ static void an_address_pays_for_its_own_guesses_and_those_of_its_network(void **
     assert_false(pays_for_guesses_of("192.0.2.1", "192.0.2.2"));
     assert_true(pays_for_guesses_of("2001:db8::1", "2001:db8::ffff:0:0:2"));
     assert_false(pays_for_guesses_of("2001:db8::1", "2001:db8:0:1::1"));
-    assert_false(pays_for_guesses_of("unix", "::1"));              /* whose network is all 0 */
-    assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* begins alike */
+    assert_false(pays_for_guesses_of("unix", "::1"));              /* ::1: network 0 */
+    assert_false(pays_for_guesses_of("192.0.2.1", "c000:201::1")); /* equal first bytes */
 }
 
-/* More of them than there are places to remember them. */
+/* Guesses come from more addresses than the service remembers. */
 static void no_address_pays_for_guesses_of_one_whose_place_it_takes(void **state)
 {
     struct tokens *tokens = open_tokens();
@@ -328,7 +328,7 @@ static void no_address_pays_for_guesses_of_one_whose_place_it_takes(void **state
     tokens_close(tokens);
 }
 
-/* With the tokens t0, t1, ..., each of the name n0, n1, ... */
+/* Open a file with the tokens t0, t1, ... of the names n0, n1, ... */
 static struct tokens *open_many(size_t count)
 {
     char *text = malloc(count * 100 + 1);
@@ -357,7 +357,7 @@ static uint64_t processor_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* The least processor time of some, right and wrong by turns. */
+/* Return the least processor time for some tokens, alternately right and wrong. */
 static uint64_t cost_of_tokens(struct tokens *tokens)
 {
     uint64_t least = UINT64_MAX;

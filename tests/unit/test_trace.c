@@ -1,5 +1,5 @@
-/* trace.h where the resolver hangs, and what a collector is told of requests as they may be; what
- * one gets of a service is in tests/integration/test_traces.py. */
+/* trace.h with a resolver that hangs, and the spans that a collector gets for various requests.
+ * tests/integration/test_traces.py tests them with the service. */
 #include "server/base/clock.h"
 #include "server/base/trace.h"
 #include "tests/lib/unit.h"
@@ -110,7 +110,7 @@ static void an_https_endpoint_is_refused_with_what_to_do_instead(void **state)
         strstr(err.detail, "run a collector on this machine (http://localhost:4318)"));
 }
 
-/* ---- what a collector is told ---- */
+/* ---- spans that a collector gets ---- */
 
 struct collector {
     int listener;
@@ -118,10 +118,10 @@ struct collector {
     pthread_t thread;
     struct tracer_options options;
     struct tracer *tracer;
-    uint64_t sent; /* requests, once it has ended */
+    uint64_t sent; /* number of sent requests, set by end() */
     uint64_t dropped;
     char url[64];
-    char text[16384]; /* the request that came: its head, then a batch */
+    char text[16384]; /* the received request: its head, then a batch */
 };
 
 static void *take_batch(void *argument)
@@ -161,7 +161,8 @@ static void begin(struct collector *c, const char *says)
     assert_int_equal(tracer_open(&c->options, &c->tracer, &err), STATUS_OK);
 }
 
-/* The spans of the batch that closing sends; *resource: what they are of. */
+/* Close the tracer, which sends its last batch. Returns the spans of that batch; *resource has
+ * the attributes of their resource. */
 static json_t *end(struct collector *c, json_t **resource)
 {
     json_t *spans = NULL;
@@ -180,7 +181,7 @@ static json_t *end(struct collector *c, json_t **resource)
     return spans;
 }
 
-/* "key=value" of each, in their order, joined by blanks. */
+/* Write "key=value" of each attribute in order, separated by blanks. */
 static void attributes_text(const json_t *attributes, char *text, size_t room)
 {
     size_t at = 0;
@@ -257,7 +258,8 @@ static void a_span_has_all_that_is_known_of_its_request(void **state)
     json_decref(resource);
 }
 
-/* A queue that held nothing up is a stage of no time; its caller is the service itself. */
+/* The request did not wait in the queue, so the stage "queue" has zero length. The parent of
+ * every stage is the service's own span. */
 static void stages_are_children_of_the_request_with_ids_of_their_own(void **state)
 {
     static const char *const names[] = {"receive", "decode", "queue",
@@ -278,7 +280,7 @@ static void stages_are_children_of_the_request_with_ids_of_their_own(void **stat
         (void)trace_hex(from_afar.span + i, id);
         assert_string_equal(json_string_value(json_object_get(span, "spanId")), id);
         assert_string_equal(parent, i == 0 ? "0000000000000003" : "0000000000000008");
-        /* sampled; its parent is known to be another service's, or this one's */
+        /* The span is sampled; its parent is known to be remote, or local. */
         assert_int_equal(json_integer_value(json_object_get(span, "flags")),
                          i == 0 ? 0x301 : 0x101);
         if (i > 0) {

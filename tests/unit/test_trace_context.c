@@ -1,4 +1,4 @@
-/* trace_context.h: what is a traceparent and a tracestate, and what is not. */
+/* trace_context.h: valid and invalid traceparent and tracestate fields. */
 #include "server/base/trace_context.h"
 #include "tests/lib/unit.h"
 
@@ -102,10 +102,10 @@ static void a_trace_that_begins_has_ids_of_its_own_that_are_never_zero(void **st
     trace_context_text(&context, text);
     assert_string_equal(text, "00-00000000000000000000000000000001-0000000000000008-02");
     assert_true(trace_context_read(text, UINT64_MAX, &context));
-    assert_int_equal(context.span, UINT64_MAX - 7); /* room for its stages */
+    assert_int_equal(context.span, UINT64_MAX - 7); /* leaves room for the ids of its stages */
 }
 
-/* What becomes of these fields. */
+/* Return the tracestate that results from these fields. */
 static const char *joined(const char *const *fields, size_t count)
 {
     static struct trace_context context;

@@ -1,6 +1,5 @@
-/* work.h: every job runs once; small ones wait for a piece of a large one and no longer;
- * clients have their turns; what is late or cancelled ends wherever it is; pieces run once,
- * side by side. */
+/* work.h: every job runs once; small jobs wait at most for a piece of a large one; clients
+ * alternate; late or cancelled jobs end at any stage; pieces run once, in parallel. */
 #include "server/base/clock.h"
 #include "server/sched/line.h"
 #include "server/sched/work.h"
@@ -14,7 +13,7 @@
 
 enum {
     SMALL = 1000,
-    LARGE = (1 << 22) + 1, /* nanoseconds: beyond two classes, and three */
+    LARGE = (1 << 22) + 1, /* ns: above LINE_CLASS_NS[1]; HUGE_COST: above LINE_CLASS_NS[2] */
     HUGE_COST = (1 << 27) + 1
 };
 
@@ -22,7 +21,7 @@ static atomic_int jobs_run;
 static atomic_bool gate_open;
 static struct work_pool *pool;
 static struct completion completion;
-static struct request *posted; /* taken from the completion list, not looked at yet */
+static struct request *posted; /* taken from the completion list, not yet examined */
 
 static int set_up(void **state)
 {
@@ -70,7 +69,7 @@ static void wait_at_gate(struct request *request)
     }
 }
 
-/* A thread that has begun with it does nothing else until the gate opens. */
+/* Submit a job; a thread that begins it is blocked until the gate opens. */
 static void block_thread(struct request *blocker)
 {
     begin(blocker, NULL);
@@ -94,7 +93,7 @@ static void every_job_runs_exactly_once(void **state)
         begin(&requests[i], NULL);
         work_submit(pool, &requests[i], costs[i % 3], count_job);
     }
-    work_pool_destroy(pool); /* finishes what waits */
+    work_pool_destroy(pool); /* finishes the waiting jobs */
     assert_int_equal(atomic_load(&jobs_run), COUNT);
     for (int i = 0; i < COUNT; i++) {
         assert_int_equal(requests[i].scan.retries, 1);
@@ -117,7 +116,7 @@ static void work_threads_let_the_thread_go_first_that_made_them(void **state)
     begin(&request, NULL);
     assert_int_equal(work_pool_create(1, &pool, &err), STATUS_OK);
     work_submit(pool, &request, SMALL, note_niceness);
-    work_pool_destroy(pool); /* after the job */
+    work_pool_destroy(pool); /* waits for the job */
     assert_int_equal(atomic_load(&jobs_run), 1);
     assert_true(request.scan.retries > own || own == 19);
     assert_int_equal(getpriority(PRIO_PROCESS, (id_t)gettid()), own);
@@ -142,7 +141,7 @@ static void classes_are_served_in_turn_and_each_keeps_its_order(void **state)
     assert_int_equal(line_count(work_line(pool), LINE_ALL), 5);
     atomic_store(&gate_open, true);
     work_pool_destroy(pool);
-    assert_int_equal(large[0].scan.retries, 1); /* the turn after the small blocker's */
+    assert_int_equal(large[0].scan.retries, 1); /* large jobs have the turn after a small one */
     assert_int_equal(small[0].scan.retries, 2);
     assert_int_equal(large[1].scan.retries, 3);
     assert_int_equal(small[1].scan.retries, 4);
@@ -154,7 +153,7 @@ static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
     (void)state;
     enum {
         COUNT = 100,
-        COST = 64 << 10 /* a turn's */
+        COST = 64 << 10 /* cost of one turn */
     };
     struct client greedy = {.requests = 0};
     struct client modest = {.requests = 0};
@@ -177,13 +176,13 @@ static void a_client_with_many_texts_lets_others_have_their_turns(void **state)
     assert_true(few[1].scan.retries <= 6);
 }
 
-/* ---- what is interrupted ---- */
+/* ---- interruption ---- */
 
 static struct request small_one;
 static struct request next_small_one;
-static int seen_inside; /* jobs that had run when the large one went on */
+static int seen_inside; /* number of jobs that had run when the large one continued */
 
-/* A small text comes while a large one is worked on, in steps. */
+/* A small text arrives while a large one is processed in steps. */
 static void step_with_company(struct request *request)
 {
     struct work_parallel codecs = work_parallel(pool, request);
@@ -295,7 +294,7 @@ static void a_loop_that_works_in_steps_itself_runs_nobody_elses_jobs(void **stat
     work_pool_destroy(pool);
 }
 
-/* ---- what is given up ---- */
+/* ---- cancellation ---- */
 
 static void expect_posted(const struct request *request, enum status status)
 {
@@ -377,7 +376,7 @@ static void a_step_says_when_the_deadline_has_passed_or_the_client_is_gone(void 
     work_pool_destroy(pool);
 }
 
-/* ---- what to expect ---- */
+/* ---- estimated wait ---- */
 
 static uint64_t wait_of(struct client *client, uint64_t cost_ns)
 {
@@ -397,7 +396,7 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     struct request large;
     static struct request many[COUNT];
     assert_int_equal(work_pool_create(1, &pool, NULL), STATUS_OK);
-    assert_int_equal(wait_of(&fake_client, SMALL), 0); /* nothing is known */
+    assert_int_equal(wait_of(&fake_client, SMALL), 0); /* no measurement yet */
     begin(&first, NULL);
     work_submit(pool, &first, LARGE, take_long); /* 20 ms */
     while (atomic_load(&jobs_run) < 1) {
@@ -414,14 +413,14 @@ static void the_wait_grows_with_what_is_ahead(void **state)
     begin(&large, NULL);
     work_submit(pool, &large, HUGE_COST, note_order);
     uint64_t shared_ns = wait_of(&fake_client, LINE_CLASS_NS[1]);
-    assert_true(shared_ns > behind_ns + HUGE_COST); /* other classes have turns, too */
+    assert_true(shared_ns > behind_ns + HUGE_COST); /* other classes get turns, too */
     assert_true(before_ns < 5 * NS_PER_MS);
     assert_true(behind_ns >= COUNT * 19 * NS_PER_MS);
-    assert_true(beside_ns > 0 && beside_ns < behind_ns / 10); /* a turn of the other client's */
+    assert_true(beside_ns > 0 && beside_ns < behind_ns / 10); /* a turn of the other client */
     atomic_store(&gate_open, true);
     const uint64_t give_up_ns = clock_now_ns() + 20 * NS_PER_S;
     while (wait_of(&other, LINE_CLASS_NS[1]) > 0) {
-        assert_true(clock_now_ns() < give_up_ns); /* all is done soon */
+        assert_true(clock_now_ns() < give_up_ns); /* all jobs end soon */
         doze();
     }
     work_pool_destroy(pool);
@@ -435,9 +434,9 @@ enum {
 
 struct pieces {
     atomic_int run[PIECES];
-    atomic_int inside;      /* pieces that run right now */
-    atomic_int most_inside; /* at any time */
-    struct request *cancel; /* by piece `cancel_at` */
+    atomic_int inside;      /* number of pieces that are running now */
+    atomic_int most_inside; /* largest number so far */
+    struct request *cancel; /* cancelled by piece `cancel_at` */
     int cancel_at;
 };
 
@@ -457,7 +456,7 @@ static void run_piece(void *context, int index)
     atomic_fetch_sub(&pieces->inside, 1);
 }
 
-/* Nobody leaves before two have been inside at a time. */
+/* No piece ends before two have run at the same time. */
 static void run_in_company(void *context, int index)
 {
     struct pieces *pieces = context;
@@ -469,7 +468,7 @@ static void run_in_company(void *context, int index)
     atomic_fetch_sub(&pieces->inside, 1);
 }
 
-/* A piece in the middle cancels the request; those behind it wait for that. */
+/* A piece in the middle cancels the request; later pieces wait for that. */
 static void run_and_cancel(void *context, int index)
 {
     struct pieces *pieces = context;
@@ -482,7 +481,7 @@ static void run_and_cancel(void *context, int index)
     atomic_fetch_add(&pieces->run[index], 1);
 }
 
-/* The same for its deadline. */
+/* A piece in the middle lets the deadline pass; later pieces wait for that. */
 static void run_and_be_late(void *context, int index)
 {
     struct pieces *pieces = context;
@@ -492,7 +491,7 @@ static void run_and_be_late(void *context, int index)
     atomic_fetch_add(&pieces->run[index], 1);
 }
 
-/* What run_crew() does, and how that ended. */
+/* The work of run_crew(), and its result. */
 static struct crew {
     parallel_piece piece;
     struct pieces *pieces;
@@ -505,7 +504,7 @@ static void run_crew(struct request *request)
     crew.through = codecs.parallel.run(&codecs.parallel, PIECES, crew.piece, crew.pieces);
 }
 
-/* Again and again: the threads sleep in between, and are woken for them. */
+/* Ten rounds: between two rounds the threads sleep, and each round must wake them. */
 static void pieces_run_once_each_on_several_threads(void **state)
 {
     (void)state;
@@ -533,10 +532,11 @@ static void pieces_run_once_each_on_several_threads(void **state)
 
 struct own_pieces {
     pthread_t loop;
-    atomic_int elsewhere; /* pieces that another thread ran */
+    atomic_int elsewhere; /* number of pieces that another thread ran */
 };
 
-/* A thread of the pool that has run something since would have found the other pieces before. */
+/* Piece 0 waits until a thread of the pool has run another job. If the pool also ran pieces,
+ * that thread would have run pieces 1 and 2 first. */
 static void run_where_it_was_asked_for(void *context, int index)
 {
     struct own_pieces *own = context;

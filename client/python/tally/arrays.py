@@ -46,7 +46,7 @@ def as_array(x: Any, field: str = "x") -> Array:
 
 
 def _no_array(x: Any) -> str:
-    """Return what is wrong with an object that NumPy stores whole as one element."""
+    """Return the reason why an object is no array; NumPy would store it whole as one element."""
     if x is None:
         return "is None, expected an array or a list"
     if isinstance(x, str):

@@ -122,7 +122,8 @@ def _duration(value: Any, kind: np.dtype[Any]) -> int | None:
 
 
 def _is_held(value: int | float, sums: np.dtype[Any]) -> bool:
-    """Return whether a number is within the range of a type. Infinities and NaN are in floats."""
+    """Return whether a number is within the range of a type. Infinities and NaN are within the
+    range of every float type."""
     if name_of(sums) not in FLOATS:
         return int(np.iinfo(sums).min) <= value <= int(np.iinfo(sums).max)
     try:

@@ -48,9 +48,9 @@ from tally.errors import (
     TallyError,
 )
 
-TEXT_BYTES = 1 << 20  # maximum of a text about the server
-ERROR_BYTES = 1 << 16  # maximum read of the text of an error
-HEAD_BYTES = 1 << 16  # maximum of an answer's head, interim answers included
+TEXT_BYTES = 1 << 20  # maximum bytes of a text about the server
+ERROR_BYTES = 1 << 16  # maximum bytes that are read of the text of an error
+HEAD_BYTES = 1 << 16  # maximum bytes of an answer's head, interim answers included
 LONGEST_MS = 10**12  # longest deadline sent to the service: 30 years
 RETRY_AFTER_MAX = 30.0  # seconds; a call does not wait for a longer Retry-After
 BACKOFF_BASE, BACKOFF_MAX = 0.05, 5.0  # seconds
@@ -213,7 +213,8 @@ class Request:
 
 
 class Budget:
-    """The retries that a client may make: one for ten calls and one per second, at most ten saved.
+    """The budget of retries. A client may make one retry for every ten calls and one per second,
+    and can save up at most ten.
 
     The limit keeps clients from multiplying the load of an overloaded server."""
 
@@ -436,7 +437,7 @@ class Call:
             return ConnectFailed(f"TLS failed: {_words(error)}")
         when = "in the middle of the answer" if self.begun else "before the answer"
         hint = ""
-        closed = not self.begun and getattr(error, "errno", None) is None  # no error of the system
+        closed = not self.begun and getattr(error, "errno", None) is None  # the peer closed it
         if closed and self.caller.tls is None and self.caller.address.socket_path is None:
             hint = ". If the server speaks TLS, its URL begins with https://"
         return ConnectionLost(f"the connection broke {when}: {_words(error)}{hint}")

@@ -75,14 +75,14 @@ AnyParts = TypeVar("AnyParts", bound="CarriedSum")
 
 
 class Health(NamedTuple):
-    """The state of the server: it runs; it accepts requests."""
+    """The state of the server: whether it runs, and whether it accepts requests."""
 
     alive: bool
     ready: bool
 
 
 class Device(TypedDict, total=False):
-    """An OpenCL device of the server. Other members are those of the server's answer."""
+    """An OpenCL device of the server. It also has all other members of the server's answer."""
 
     name: str
     platform: str
@@ -467,7 +467,7 @@ class Client(Options[Parts]):
                 Other types: a wider one of the same kind; any integer type for integers (sums
                 modulo 2^n) and for floats (NumPy truncates each element; it must be in range); a
                 float type for integers, as long as no sum is rounded. Sums that NumPy would round
-                on the way are refused.
+                at each step are refused.
             exclusive: leave each element out of its own sum.
             reverse: sum from the last element to the first.
             nan: "propagate", the default for arrays: NaN from the first NaN on; "zero": NaN counts
@@ -481,7 +481,7 @@ class Client(Options[Parts]):
             offsets: segments of the axis, each summed as a line of its own: k + 1 integers for k
                 segments, the index of the first element of each and then the size of the axis. They
                 begin with 0 and never decrease. ``initial`` counts in each segment, and with
-                ``include_initial`` each segment has one sum more, an empty one too.
+                ``include_initial`` each segment, also an empty one, has one sum more.
             groups: a key for each element along the axis, of any type that NumPy sorts. Elements
                 with equal keys are summed as a line of their own, and each sum has the place of its
                 element, as in pandas ``groupby(groups).cumsum()``. Groups whose elements are not
@@ -489,13 +489,13 @@ class Client(Options[Parts]):
                 and ``include_initial``.
             out: array for the sums, of their shape and type, in any layout; may be ``x`` itself or
                 a np.memmap. None: a new array. Not with a DataFrame or Series.
-            deadline: seconds; the server drops the request if it still waits then.
+            deadline: seconds after which the server drops the request if it is still queued.
             progress: called with the bytes of ``x`` that are done and the bytes in total, after
                 each part; True: a bar of tqdm, if tqdm is installed.
 
         Returns:
-            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None; with
-            ``include_initial`` one longer along the axis, or as much longer as there are segments.
+            ``out``, or a new array in C order: of the shape of ``x``, (x.size,) for axis None. With
+            ``include_initial`` the axis is longer by one, or by the number of segments.
             A DataFrame or Series for a DataFrame or Series.
 
         Raises:

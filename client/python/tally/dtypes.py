@@ -11,7 +11,7 @@ the sums have the bits of numpy.cumsum(x, dtype=dtype):
     floats to integers       if the type holds every truncated element
     integers to floats       if no sum can exceed the integers that the type holds without gaps
 
-NumPy has no such bits for floats in a narrower type: it rounds every element and every sum.
+Sums of floats in a narrower type are refused, because NumPy rounds every element and every sum.
 timedelta64 is summed as int64; NaT counts as 0.
 
 Failure: InvalidArgument. Thread: any.
@@ -45,7 +45,7 @@ _USUAL_SUMS = {
     **{name: _INT64 for name in ("bool", "int8", "int16", "int32")},
     **{name: _UINT64 for name in ("uint8", "uint16", "uint32")},
 }
-# Every integer up to 2^n is a number of the type.
+# By type: the largest n for which every integer up to 2^n is a number of the type.
 _INTEGER_BITS = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 # Advice for elements that every conversion changes, by NumPy's kind of their type.
 _NO_CONVERSION = {
@@ -82,7 +82,7 @@ def elements_of(
     if array.dtype.kind == "m":
         return _times(array, dtype)
     wanted = None if dtype is None else sums_type(dtype)
-    name = _name_of(array.dtype)  # of a type in another byte order: None
+    name = _name_of(array.dtype)  # None for a type in another byte order
     if name is None:
         _refuse_changes(array.dtype)
         array = array.astype(_native(array.dtype), copy=False)
@@ -183,7 +183,7 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
-    """Return b, f, i or u. NumPy's kind of bfloat16 is that of bytes without a type."""
+    """Return b, f, i or u. For NumPy, bfloat16 has the kind of untyped bytes."""
     return "f" if _name_of(dtype) == "bfloat16" else dtype.kind
 
 
@@ -211,7 +211,8 @@ def _refuse_changes(dtype: np.dtype[Any]) -> None:
 
 
 def _adopted(array: Array, wanted: np.dtype[Any] | None) -> Array:
-    """Return an array of a known type that holds all elements of one whose type is unknown."""
+    """Return the elements of a type that the service does not know, converted to a type that it
+    knows and that represents all of them."""
     came = array.dtype
     if wanted is not None:
         if came == np.object_ and wanted.kind in "iu":
@@ -268,7 +269,7 @@ def _converted(array: Array, sums: np.dtype[Any], length: float | None, seen: bo
 
 
 def _round_yourself(sums: np.dtype[Any]) -> str:
-    """Return the advice for sums of a type that NumPy rounds to."""
+    """Return the advice for a type of sums to which NumPy would round."""
     return (
         f"leave dtype out and convert the sums, or convert the elements first, "
         f"numpy.asarray(x, {sums.name!r})"
@@ -284,7 +285,7 @@ def _largest_of(dtype: np.dtype[Any]) -> int:
 
 
 def _largest_magnitude(array: Array) -> int:
-    """Return the largest magnitude of integers or booleans, 0 if there are none."""
+    """Return the largest magnitude of integers or booleans; 0 for an empty array."""
     return max(abs(int(array.min())), abs(int(array.max()))) if array.size > 0 else 0
 
 

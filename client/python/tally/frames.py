@@ -79,7 +79,8 @@ def prepare_call(x: Any, axis: Any, out: Any, offsets: Any, groups: Any, **optio
 
 
 def as_block(x: Any, axis: Any, nan: Any) -> tuple[Any, Any, Any]:
-    """Return array, axis and nan of a frame of one type; of other objects the arguments."""
+    """Return array, axis and nan for a frame with a single type; for other objects, the
+    arguments."""
     if not is_frame(x):
         return x, axis, nan
     types = [x.dtype] if x.ndim == 1 else list(dict.fromkeys(x.dtypes))

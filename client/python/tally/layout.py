@@ -1,9 +1,10 @@
 """NumPy arrays as the raw buffers of the service's requests and answers.
 
-An input is sent as the bytes between its first and its last element, together with its strides:
-transposed, in Fortran order, a window of a larger array, broadcast. The input is copied first only
-if the service cannot describe it (negative strides, big-endian, elements at addresses that are not
-multiples of their size) or if more than half of these bytes would be gaps.
+An input is sent as the bytes between its first and its last element, together with its strides.
+The strides describe arrays that are transposed, in Fortran order, broadcast, or a window of a
+larger array. The input is copied first only if the service cannot describe it (negative strides,
+big-endian, elements at addresses that are not multiples of their size) or if more than half of
+these bytes would be gaps.
 
 Sums of timedelta64 arrive as int64 in the memory of the caller's array; finish() then stores NaT.
 
@@ -170,7 +171,7 @@ class Output(NamedTuple):
     result: Array  # the caller's array
     filled: Array  # the array that the answer's bytes fill: `result`, or a temporary one
     buffer: memoryview  # the memory of `filled`
-    strides: Sequence[int] | None  # of `filled` in elements; None if it is C-contiguous
+    strides: Sequence[int] | None  # strides of `filled` in elements; None if it is C-contiguous
 
 
 def output_buffer(
@@ -254,8 +255,9 @@ class Scan(NamedTuple):
         return self.result
 
     def _places(self) -> Array:
-        """Return the index along the axis of each element's sum. The initial sums of earlier
-        segments precede this sum, and, without `reverse`, that of its own segment, too."""
+        """Return the index along the axis of each element's sum. The index counts the initial sums
+        before it: those of all earlier segments and, without `reverse`, that of the element's own
+        segment."""
         places = np.arange(self.operand.array.shape[self.operand.axis]) + (not self.reverse)
         return places if self.segments is None else places + self.segments.numbers()
 

@@ -52,8 +52,9 @@ def chains(scan: Scan, part_bytes: int) -> list[Chain]:
 
 
 def _segment_runs(scan: Scan, segments: Segments, part_bytes: int) -> Iterator[Scan]:
-    """Yield the scans of runs of adjacent segments: of one segment, or of several that can be cut
-    into blocks of `part_bytes` along other dimensions only."""
+    """Yield a scan for each run of adjacent segments. A run is a single segment, or several
+    segments that need no cut along the axis: cuts along other dimensions give blocks of
+    `part_bytes`."""
     array, axis, offsets = scan.operand.array, scan.operand.axis, segments.offsets
     lines = array.size // array.shape[axis] if _outermost(array)[:1] == [axis] else 1
     most = part_bytes // (lines * scan.operand.sums.itemsize)  # elements along the axis
@@ -152,8 +153,9 @@ def without_initial(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def apart(scan: Scan) -> Scan:
-    """Return a scan whose blocks do not overwrite the input of other blocks. A scan that is in
-    place element for element is such a scan. For any other overlap the input is copied."""
+    """Return a scan whose blocks do not overwrite the input of other blocks: the scan itself if
+    input and output do not overlap, or are the same memory with the same layout; else a scan of a
+    copy of the input."""
     x, y = scan.operand.array, scan.output.filled
     same = (x.strides, x.ctypes.data, x.shape) == (y.strides, y.ctypes.data, y.shape)
     if same or not np.may_share_memory(x, y):

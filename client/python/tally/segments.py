@@ -131,7 +131,7 @@ def _grouped(keys: Array) -> Segments:
         order = _stable_order(keys)
         in_order = keys[order]
         sorted_starts = _starts(in_order)
-    except TypeError as error:  # of objects
+    except TypeError as error:  # keys of dtype object that cannot be compared
         raise InvalidArgument(
             f"groups cannot be sorted: {error}; give numbers instead, pandas.factorize(groups)[0]",
             field="groups",
@@ -150,7 +150,7 @@ def _grouped(keys: Array) -> Segments:
 
 def _stable_order(keys: Array) -> Array:
     """Return the indices of the sorted keys. NumPy sorts integers of 16 bits in linear time, so
-    keys in such a range become those first."""
+    integers within a range of 2^16 are converted to this type first."""
     if keys.dtype.kind in "iu" and keys.size > 0:
         least = int(keys.min())
         if int(keys.max()) - least < 1 << 16:

@@ -37,7 +37,7 @@ from tally.segments import Segments
 from tally.transport import Pool, run
 
 FOLDER = "/dev/shm"
-UNIT = 1 << 20  # sizes of regions are multiples, so that similar arrays share them
+UNIT = 1 << 20  # sizes of regions are multiples of it: similar arrays can use the same region
 KEPT = 8  # idle regions
 FORGET_SECONDS = 5.0  # maximum wait for the server when regions are released
 
@@ -97,7 +97,7 @@ class _Place:
     def __init__(self, region: _Region, offset: int = 0, lent: bool = False) -> None:
         self.region = region  # replaced after an attempt without an answer
         self.offset = offset
-        self.lent = lent  # the memory is that of the caller's array, not a copy
+        self.lent = lent  # the memory belongs to the caller's array and is not a copy
 
     def array_like(self, array: Array) -> Array:
         """Return an array of the same type and shape in this memory."""
@@ -116,7 +116,7 @@ class _Place:
 
 
 class _Memory:
-    """A region with the array interface. It lives as long as the arrays in it."""
+    """A region with the array interface. It exists as long as arrays use it."""
 
     def __init__(self, region: _Region, size: int) -> None:
         self.region = region

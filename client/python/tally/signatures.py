@@ -37,7 +37,7 @@ class SupportsDLPack(Protocol):
 AnyArray = npt.ArrayLike | SupportsDLPack
 Axis = SupportsIndex | None
 Shape = SupportsIndex | Sequence[SupportsIndex]
-FrameAxis = SupportsIndex | str | None  # of pandas: "index" and "columns", too
+FrameAxis = SupportsIndex | str | None  # as in pandas, also "index" and "columns"
 
 Frame = TypeVar("Frame", bound=Labelled)
 Output = TypeVar("Output", bound=Array)

@@ -214,7 +214,7 @@ class Connection:
                 raise
         else:
             self.socket = _Timed(fileno=opened.detach())
-        # An encrypted connection may be readable although no answer has begun.
+        # A TLS socket may be readable although no answer has begun: send() does not poll it.
         self.ready = select.poll()
         self.ready.register(self.socket, select.POLLIN | (0 if tls else select.POLLOUT))
         self.encrypted = tls is not None

@@ -1,9 +1,10 @@
-"""One engine on the CPU that answers for compute.py: ENGINE=numpy|torch|openvino|onnxruntime.
+"""One engine on the CPU, driven by compute.py: ENGINE=numpy|torch|openvino|onnxruntime.
 
-A line of JSON on standard input is a scan ({"dtype", "shape", "axis", "exclusive", "reverse",
-"input", "output"}: paths of raw files): it is run once, its result written, and answered with
-"ready", or with "no: reason". Any other line runs it again and is answered with the seconds that
-took. The engines have what they do best with: outputs of their own, compiled models, all cores.
+A line of JSON on standard input describes a scan ({"dtype", "shape", "axis", "exclusive",
+"reverse", "input", "output"}: paths of raw files). The scan is run once and its result written;
+the answer is "ready", or "no: reason". Any other line runs the scan again; the answer is its
+time in seconds. Each engine runs in its fastest way: outputs of its own, compiled models, all
+cores.
 """
 
 import json
@@ -33,7 +34,7 @@ def torch_call(case, x, out):
     def plain():
         torch.cumsum(source, dim=axis, dtype=source.dtype, out=target)
 
-    def turned():  # no negative strides: PyTorch has to copy
+    def turned():  # PyTorch has no negative strides and must copy
         y = torch.flip(source, [axis]) if case["reverse"] else source
         if case["exclusive"]:
             y = torch.cumsum(y, dim=axis, dtype=source.dtype).roll(1, axis)
@@ -109,7 +110,7 @@ def prepare(make, case):
     call = make(case, x, out)
     call()
     out.tofile(case["output"])
-    return call, (x, out)  # some engines keep no reference to what they work on
+    return call, (x, out)  # keeps the arrays alive: some engines hold no reference to them
 
 
 def main():
@@ -120,7 +121,7 @@ def main():
             try:
                 call, kept = prepare(make, json.loads(line))
                 answer = "ready"
-            except Exception as error:  # whatever the engine says of a type it does not have
+            except Exception as error:  # any error of the engine for an unsupported type
                 call, kept, answer = (
                     None,
                     None,

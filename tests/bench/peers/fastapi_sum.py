@@ -1,7 +1,7 @@
-"""What a user would otherwise write: NumPy or PyTorch behind FastAPI. ENGINE=numpy|torch.
+"""A typical service that a user would write: NumPy or PyTorch behind FastAPI. ENGINE=numpy|torch.
 
-As fast as that goes without leaving Python: orjson reads and prints arrays, handlers are
-asynchronous, and there is a process for each core, so each takes one thread.
+It is as fast as Python allows: orjson reads and prints arrays, handlers are asynchronous, and
+there is one process per core with one thread each.
 """
 
 import os
@@ -49,7 +49,7 @@ async def from_raw(request: Request):
     query = request.query_params
     body = await request.body()
     if ENGINE == "torch":
-        body = bytearray(body)  # PyTorch wants memory that it may write to
+        body = bytearray(body)  # PyTorch requires writable memory
     x = np.frombuffer(body, dtype=query["dtype"])
     x = x.reshape([int(n) for n in query["shape"].split(",")])
     y = cumsum(x, int(query.get("axis", 0)))

@@ -1,4 +1,4 @@
-"""NumPy behind MLServer, as its documentation shows for a custom runtime."""
+"""NumPy behind MLServer, as a custom runtime in the form that MLServer's documentation shows."""
 
 import numpy as np
 from mlserver import MLModel

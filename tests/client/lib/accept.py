@@ -1,11 +1,12 @@
-"""A listener on a free port whose connections are each served on a thread of their own."""
+"""A listener on a free port; each connection is served by its own thread."""
 
 import socket
 import threading
 
 
 def listen(serve):
-    """Call serve(connection) for every connection; returns the listener. Closing it ends that."""
+    """Call serve(connection) for every connection. Returns the listener; closing the listener ends
+    its thread."""
     listener = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_accept, args=(listener, serve), daemon=True).start()
     return listener

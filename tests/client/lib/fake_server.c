@@ -30,7 +30,7 @@ struct fake_server {
     pthread_mutex_t lock;
     int requests;
     int connections;
-    int sockets[CONNECTIONS]; /* -1 once closed by its thread */
+    int sockets[CONNECTIONS]; /* -1 after the connection's thread closed it */
     pthread_t threads[CONNECTIONS];
     void *kept[CONNECTIONS];
     int kept_count;
@@ -64,7 +64,8 @@ static bool is_stopping(struct fake_server *server)
     return stopping;
 }
 
-/* Read to the end of the headers; what follows them is already body. -1: the client left. */
+/* Read to the end of the headers. Further bytes belong to the body and are stored in `rest`.
+ * Returns -1 if the client closed. */
 static int read_head(int fd, struct fake_request *request, char *rest, size_t *rest_bytes)
 {
     size_t used = 0;
@@ -117,7 +118,7 @@ static int read_request(struct connection *connection, struct fake_request *requ
     return 0;
 }
 
-/* Send up to answer->cut bytes; false: the connection is to be closed. */
+/* Send up to answer->cut bytes. Returns false if the connection must be closed. */
 static bool send_answer(struct connection *connection, const struct fake_answer *answer)
 {
     size_t text_bytes = answer->text_bytes != 0 ? answer->text_bytes : strlen(answer->text);

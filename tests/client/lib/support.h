@@ -1,5 +1,5 @@
-/* What several client tests need: cmocka in its order of includes, a scan of n int32
- * numbers. */
+/* Shared by several client tests: the headers of cmocka in the required order, and a scan of n
+ * int32 numbers. */
 #ifndef TESTS_CLIENT_SUPPORT_H
 #define TESTS_CLIENT_SUPPORT_H
 
@@ -22,7 +22,7 @@ static inline struct tally_scan scan_of(const int64_t *size)
                                .sizes = size};
 }
 
-/* A client that gives up soon and backs off little. */
+/* A client with short timeouts and a short back-off. */
 static inline struct tally *quick_client(const char *url, int32_t retries)
 {
     struct tally_error err;

@@ -1,4 +1,5 @@
-"""Fixtures: a real tallyd, the package from the tree, and both of its clients driven alike."""
+"""Fixtures: a real tallyd, the package from the tree, and both of its clients behind one
+interface."""
 
 import asyncio
 import pathlib
@@ -16,7 +17,7 @@ log_dir, server = fixtures.log_dir, fixtures.server
 
 
 class Driven:
-    """An AsyncClient with the methods of a Client, on a loop of its own."""
+    """An AsyncClient with the methods of a Client, run on an event loop of its own."""
 
     def __init__(self, *arguments, **options):
         self.client = tally.AsyncClient(*arguments, **options)

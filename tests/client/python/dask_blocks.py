@@ -1,4 +1,5 @@
-"""What the workers of test_dask_workers.py run: nothing else of the tests is imported in them."""
+"""The code that workers of test_dask_workers.py run; the workers import nothing else of the
+tests."""
 
 import pathlib
 import time
@@ -16,7 +17,7 @@ def block_of(number):
 
 
 def make(folder, block_info=None):
-    """A block. Those of the second half wait until they may go on."""
+    """Make a block. Blocks of the second half wait until the test lets them continue."""
     number = block_info[None]["chunk-location"][1]
     if number >= CHUNKS // 2:
         (pathlib.Path(folder) / "waits").touch()
@@ -32,6 +33,7 @@ def lazy(folder):
 
 
 def beside():
-    """What a task of this worker gets, without a word on whom to ask."""
+    """Sum on this worker without a URL: tally.dask then uses the URL in the worker's
+    environment."""
     sums = tally.dask.cumsum(da.ones(3, chunks=3), 0)
     return sums.compute(scheduler="synchronous").tolist()

@@ -1,5 +1,6 @@
-"""An HTTP server that does exactly what its script says, however wrong: cuts answers at any byte,
-lies about lengths, drips, hangs, answers early. As tests/client/lib/fake_server.c is in C.
+"""An HTTP server that does exactly what its script says, even if that is wrong: it cuts answers at
+any byte, sends wrong lengths, sends slowly, hangs, or answers early.
+tests/client/lib/fake_server.c is the same in C.
 """
 
 import contextlib
@@ -14,27 +15,27 @@ INPUT, SUMS = [1, 2, 3, 4], [1, 3, 6, 10]
 
 @dataclass
 class Seen:
-    """What came in."""
+    """A request as received."""
 
-    number: int  # counted over all connections, from 0
+    number: int  # number of the request, counted from 0 over all connections
     head: str
     body: bytes
 
 
 @dataclass
 class Told:
-    """What goes out."""
+    """An answer."""
 
     data: bytes
-    cut: int | None = None  # send that many bytes, then close
+    cut: int | None = None  # close after this many bytes
     reset: bool = False  # close with a reset
     close: bool = False  # close after the answer
-    hang: bool = False  # keep the connection open and silent afterwards
+    hang: bool = False  # after the answer, keep the connection open and send nothing
     drip: float = 0  # seconds between bytes
 
 
 def tensor(dtype="float32", shape="4", body=struct.pack("<4f", *SUMS), **how):
-    """A right answer of POST /v1/cumsum."""
+    """A correct answer to POST /v1/cumsum."""
     head = (
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
         f"Tally-Dtype: {dtype}\r\nTally-Shape: {shape}\r\nX-Request-Id: req-7\r\n"
@@ -52,8 +53,9 @@ def error(status, more="", body='{"error":"the queue is full","code":"queue_full
 
 
 class LyingServer:
-    """script(seen) returns what is told. early: bytes of a body to read before it runs; None: all.
-    interim: told before the body is read. tls: an ssl.SSLContext."""
+    """script(seen) returns the answer. early: number of body bytes that are read before the
+    script runs; None: all. interim: bytes that are sent before the body is read. tls: an
+    ssl.SSLContext."""
 
     def __init__(self, script, early=None, path=None, tls=None, interim=b""):
         self.script, self.early, self.tls, self.interim = script, early, tls, interim

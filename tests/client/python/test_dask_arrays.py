@@ -1,4 +1,5 @@
-"""tally.dask: whatever the chunks, the bits are those of one request; workers hold few of them."""
+"""Sums of tally.dask have the same bits as the sums of one request, for any chunks, and a
+worker holds few chunks at a time."""
 
 import threading
 import weakref
@@ -22,8 +23,8 @@ rng = np.random.default_rng(18)
 
 @pytest.fixture(autouse=True)
 def threads_alone():
-    """dask on two threads. It is not imported with this file, since every process that runs tests
-    reads all files."""
+    """Run dask on two threads. dask is imported here and not at the top of the file, since
+    every test process imports all test files."""
     global da
     import dask
     import dask.array as da
@@ -35,7 +36,7 @@ def threads_alone():
 
 @pytest.fixture
 def one(server):
-    """Sums with one request."""
+    """A client that sends every array in one request."""
     with tally.Client(server.url, part_bytes=1 << 40) as client:
         yield client
 
@@ -182,7 +183,7 @@ def test_totals_of_chunks_wait_for_nothing_and_whole_lines_need_none(server):
 
 
 class Made:
-    """Counts the arrays that are there at a time."""
+    """Counts the arrays that exist at the same time."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Which replica tally.dask asks, and what it does when one is gone."""
+"""The choice of a replica by tally.dask, and its behaviour when a replica is gone."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,8 @@ X = np.array(INPUT, np.float32)
 
 @pytest.fixture(autouse=True)
 def imported():
-    """Not with this file, since every process that runs tests reads all files."""
+    """Import here and not at the top of the file, since every test process imports all test
+    files."""
     global replicas, Replicas
     from tally.dask import replicas
     from tally.dask.replicas import Replicas
@@ -56,7 +57,7 @@ def test_the_one_beside_the_worker_goes_first_and_others_take_turns():
 
 
 def test_one_that_comes_back_is_asked_again(short):
-    """As a service manager starts it anew: nobody else is there meanwhile."""
+    """A service manager restarts the replica, and no other replica is available meanwhile."""
     with LyingServer(lambda seen: tensor() if seen.number > 4 else error(503)) as server:
         assert sums(Replicas((server.url,), None, ())) == SUMS
         assert server.requests == 6

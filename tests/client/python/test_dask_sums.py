@@ -1,5 +1,5 @@
-"""tally.dask: the types of sums, NaN, initial values, times and complex numbers are those of the
-client, whatever the chunks; and xarray's reductions."""
+"""tally.dask treats types of sums, NaN, initial values, times and complex numbers as the client
+does, for any chunks. xarray's cumulative sums use it."""
 
 import itertools
 import warnings
@@ -14,8 +14,8 @@ CHUNKS = [(2, 300), ((1, 4), (0, 256, 0, 444)), (5, 700)]
 
 @pytest.fixture(autouse=True)
 def threads_alone():
-    """dask on two threads. It is not imported with this file, since every process that runs tests
-    reads all files."""
+    """Run dask on two threads. dask is imported here and not at the top of the file, since
+    every test process imports all test files."""
     global da
     import dask
     import dask.array as da
@@ -27,7 +27,7 @@ def threads_alone():
 
 @pytest.fixture
 def one(server):
-    """Sums with one request."""
+    """A client that sends every array in one request."""
     with tally.Client(server.url, part_bytes=1 << 40) as client:
         yield client
 
@@ -50,7 +50,7 @@ def arrays():
 
 
 def is_right(sums, expected):
-    """Whether a dask array of the right type and chunks is computed to these sums."""
+    """Whether the dask array has the right type and chunks and computes to `expected`."""
     found, *blocks = da.compute(sums, *sums.to_delayed().reshape(-1))
     assert [block.shape for block in blocks] == list(itertools.product(*sums.chunks))
     return (

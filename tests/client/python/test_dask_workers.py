@@ -1,5 +1,6 @@
-"""tally.dask on two workers, each with a tallyd of its own: what dies is done without. Workers are
-started by the very line of deploy/dask's unit."""
+"""tally.dask on two workers, each with a tallyd of its own: if a process dies, the other worker
+takes over its work. Workers are started by the command line of the systemd unit in
+deploy/dask."""
 
 import os
 import pathlib
@@ -14,12 +15,12 @@ from support.waiting import until
 
 
 UNIT = TOP / "deploy" / "dask" / "tally-dask-worker.service"
-INSTALLED = "/opt/tally-dask/bin/dask"  # by deploy/dask/README.md
+INSTALLED = "/opt/tally-dask/bin/dask"  # path in deploy/dask/README.md
 DASK = str(pathlib.Path(sys.executable).with_name("dask"))
 
 
 def exec_start(settings, temporary):
-    """What systemd makes of the unit's ExecStart, with these lines in its EnvironmentFile."""
+    """Expand the unit's ExecStart as systemd does, with `settings` as its EnvironmentFile."""
     (line,) = re.findall(r"^ExecStart=(.*)$", UNIT.read_text(), re.M)
     for word in line.replace(INSTALLED, DASK).replace("%T", str(temporary)).split():
         yield from settings[word[1:]].split() if word.startswith("$") else [word]
@@ -34,13 +35,14 @@ def test_systemd_takes_the_unit_as_it_is(tmp_path):
 
 
 def test_no_variable_of_the_unit_is_a_setting_of_dask():
-    """DASK_SCHEDULER says how everything that a task computes by itself is to be computed."""
+    """dask reads DASK_* variables as settings; DASK_SCHEDULER, for one, chooses the scheduler of
+    every compute()."""
     names = re.findall(r"\$(\w+)", UNIT.read_text())
     assert len(names) == 2 and not any(name.startswith("DASK") for name in names)
 
 
 class Worker:
-    """A worker in a process of its own, beside a tallyd of its own."""
+    """A worker in its own process, with a tallyd of its own."""
 
     def __init__(self, scheduler, number, folder):
         name = f"worker-{number}"
@@ -69,7 +71,7 @@ class Worker:
 @pytest.fixture
 def cluster(tmp_path):
     """A scheduler in this process and two workers."""
-    import distributed  # not with this file, since every process that runs tests reads all files
+    import distributed  # imported here, since every test process imports all test files
 
     with distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as scheduler:
         workers = [Worker(scheduler.scheduler_address, number, tmp_path) for number in range(2)]
@@ -84,13 +86,14 @@ def cluster(tmp_path):
 
 
 def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(cluster, tmp_path):
-    """First a tallyd, then a worker, each in the middle of a sum and for good."""
+    """Kill first a tallyd, then a worker, each in the middle of a sum and permanently."""
     import tally.dask
     from dask_blocks import CHUNKS, beside, block_of, lazy
 
     assert list(cluster.run(beside).values()) == [[1, 2, 3]] * 2
     for worker in cluster.workers:
-        # It is counted when the connection is free again, which may be after its answer was read.
+        # The server counts a request when it frees the connection, perhaps after the client read
+        # the answer.
         counter = 'tally_requests_total{route="cumsum",outcome="ok"}'
         until(lambda server=worker.server: server.metric(counter) == 1)
 
@@ -111,6 +114,6 @@ def test_each_worker_asks_the_tallyd_beside_it_and_what_dies_is_done_without(clu
         assert future.result(timeout=120).tobytes() == expected, name
     cluster.workers[1].process.wait(60)
 
-    # By these names the dashboard groups and colours tasks.
+    # The dashboard groups and colours tasks by these names.
     names = cluster.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
     assert {"tally-totals", "tally-fold", "tally-cumsum"} <= names

@@ -1,5 +1,5 @@
-"""Arrays of every type and layout through a real server: the bits of its oracle, and nothing
-copied that need not be."""
+"""Arrays of every type and layout through a real server: the bits must equal the test oracle's, and
+nothing is copied without need."""
 
 import array as arrays
 import decimal
@@ -117,7 +117,7 @@ def test_an_output_that_overlaps_the_input_otherwise(client):
 
 
 def sent_bytes(connect, x, axis):
-    """The bytes of the body and the query for an array; the answer is none."""
+    """The body and the query that the client sends for an array; the server never answers."""
     seen = []
 
     def script(request):
@@ -141,7 +141,8 @@ def test_layouts_are_sent_as_they_are(connect):
     windows = np.lib.stride_tricks.sliding_window_view(x.reshape(-1), 5)
     body, query = sent_bytes(connect, windows, 1)
     assert body == x.tobytes() and query.endswith("shape=8,5&axis=1&strides=1,1")
-    body, query = sent_bytes(connect, x[:, 3], 0)  # three of four bytes would be gaps
+    # The client copies this column: three of four bytes between its elements are gaps.
+    body, query = sent_bytes(connect, x[:, 3], 0)
     assert body == x[:, 3].tobytes() and "strides" not in query
     body, query = sent_bytes(connect, x[::-1], 0)
     assert body == x[::-1].tobytes() and "strides" not in query
@@ -205,7 +206,7 @@ def test_whatever_numpy_makes_an_array_of(client, given, expected, dtype):
 
 
 class Exported:
-    """An array of a library whose arrays have DLPack alone."""
+    """An array that offers no interface but DLPack."""
 
     def __init__(self, array):
         self.array = array

@@ -1,4 +1,4 @@
-"""Many callers of one client: threads, tasks, processes, and those who change their minds."""
+"""Many callers of one client: threads, tasks, processes, and callers that cancel."""
 
 import asyncio
 import gc
@@ -20,7 +20,8 @@ CALLERS, CALLS = 64, 10
 
 
 def array_of(caller, call):
-    """Of a size and contents of its own, so that no other answer is taken for its."""
+    """An array with a size and content of its own, so that no other answer can be mistaken for its
+    sums."""
     return np.full(10 + caller, caller * CALLS + call, np.int64)
 
 
@@ -94,7 +95,7 @@ def test_small_requests_are_not_held_back_to_be_sent_together(server):
 
 
 def test_a_task_that_is_cancelled_closes_its_connection(connect):
-    """What the server sends later is stored nowhere, and the next call has its own connection."""
+    """The late answer is stored nowhere, and the next call uses a new connection."""
     answers = threading.Event()
 
     def script(seen):
@@ -191,7 +192,7 @@ def test_a_forked_child_makes_connections_of_its_own(server):
 
 def test_a_child_forked_while_another_thread_begins_a_call_can_call(server):
     with tally.Client(server.url) as client:
-        with client._caller.budget.lock:  # as that thread would have it
+        with client._caller.budget.lock:  # as if another thread held the lock during fork()
             child = os.fork()
             if child == 0:
                 signal.alarm(20)
@@ -246,7 +247,7 @@ def test_a_token_is_not_pickled_where_it_may_be_kept():
 
 
 def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
-    """KeyboardInterrupt while the answer is read: its connection is not used again."""
+    """After KeyboardInterrupt in the middle of an answer, the connection is not used again."""
     hang = [True]
 
     def script(seen):
@@ -267,8 +268,8 @@ def test_an_interrupted_call_leaves_no_half_read_connection(monkeypatch):
 
 
 def interrupt_when(condition, heard):
-    """Ctrl-C for the main thread, once that is so, until it was heard: a signal that comes just
-    before a thread begins to wait does not wake it."""
+    """Send Ctrl-C to the main thread once `condition` is true, and repeat until `heard` is set: a
+    signal that arrives just before a thread begins to wait does not wake it."""
 
     def wait():
         while not condition():
@@ -284,8 +285,8 @@ def interrupt_when(condition, heard):
 
 @pytest.fixture
 def heard():
-    """Set by the first SIGINT, which alone is an interrupt; also where a shell that began this
-    beside others has SIGINT ignored."""
+    """An event that the first SIGINT sets; only that SIGINT raises KeyboardInterrupt. Also works if
+    a shell started this process in the background with SIGINT ignored."""
     event = threading.Event()
 
     def interrupt(number, frame):
@@ -299,7 +300,7 @@ def heard():
 
 
 def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
-    """Its parts are under way in other threads, which no signal reaches."""
+    """Other threads send its parts, and no signal reaches those threads."""
     hang = [True]
 
     def script(seen):
@@ -311,7 +312,7 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
         with pytest.raises(KeyboardInterrupt):
             client.cumsum(np.zeros((400, 4), np.float32), 1)
         thread.join()
-        assert time.monotonic() - began < 60  # and not for the ten minutes of a call
+        assert time.monotonic() - began < 60  # the timeout of a call is ten minutes
         assert server.requests == 4
         hang[0] = False
         x = np.array(lying_server.INPUT, np.float32)
@@ -319,7 +320,7 @@ def test_an_interrupt_ends_a_large_sum_whose_server_hangs(heard):
 
 
 def test_no_more_idle_connections_are_kept_than_asked_for(connect):
-    """Closed ones are seen to close by the server's threads, which end."""
+    """Each thread of the server ends when the client closes its connection."""
     with LyingServer(lambda seen: Told(tensor().data)) as server:
         with tally.Client(server.url, idle_connections=2) as client:
             barrier = threading.Barrier(8)
@@ -348,7 +349,8 @@ def test_no_more_idle_connections_of_an_async_client_are_kept():
 
 
 def test_a_signal_handler_may_call_wherever_the_signal_comes(server):
-    """Inside of what another call counts, too: the lock is its own thread's."""
+    """A signal may interrupt a thread that holds the lock of a counter: the lock can be acquired
+    again by its own thread."""
     client = tally.Client(server.url)
     sums = []
 

@@ -1,4 +1,5 @@
-"""tally.Carry and Client.totals(): exact sums of lines, against an encoder of the tests' own."""
+"""tally.Carry and Client.totals(): exact sums of lines, compared with an independent encoder in
+this file."""
 
 import functools
 import itertools
@@ -23,7 +24,7 @@ by_name = pytest.mark.parametrize("dtype", dtypes.ALL, ids=repr)
 
 
 def random_lines(dtype, rng, shape=(5, 60)):
-    """Any bits but those of infinities and NaNs."""
+    """Lines of random bits without infinities and NaNs."""
     bits = np.frombuffer(rng.bytes(math.prod(shape) * dtype.bytes), dtype.storage).reshape(shape)
     if not dtype.is_float:
         return bits
@@ -155,7 +156,8 @@ def word(value):
     return struct.pack("<Q", value % 2**64)
 
 
-ONE = forged(bytes([0, 0, 2, 1, 0, 0, 0, 0]) + word(2**21))  # 2^149 units
+# the number 1, which is 2^149 units of float32
+ONE = forged(bytes([0, 0, 2, 1, 0, 0, 0, 0]) + word(2**21))
 NO_CARRIES = {
     "empty": (b"", "no carry"),
     "short": (ONE[:63], "no carry"),

@@ -1,5 +1,5 @@
-"""Both clients against a server that misbehaves: whatever arrives, a call ends, and ends with
-either the verified result or an error. The cases of tests/client/test_transport.c."""
+"""Both clients against a server that misbehaves: every call ends, either with the verified result
+or with an error. The cases are those of tests/client/test_transport.c."""
 
 import re
 import time
@@ -36,7 +36,7 @@ def test_sums_arrive_and_connections_are_kept(connect):
 
 
 def test_a_connection_that_the_server_will_close_is_not_kept(connect):
-    """Which may be later: this one never does."""
+    """The server announced that it will close, but never does."""
     told = WHOLE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     with LyingServer(lambda seen: Told(told)) as server:
         client = connect(server.url, retries=0)
@@ -107,7 +107,8 @@ def test_in_place_is_not_repeated_once_overwritten(connect, extra, reset):
 
 
 LIES = [
-    # length: shorter, longer, absent and short, absent and long, negative, not a number, two
+    # Content-Length: too small, too large, absent with a short or long body, negative, not a
+    # number, two values
     HEAD + TENSOR + "Content-Length: 12\r\n\r\nabcdefghijkl",
     HEAD + TENSOR + "Content-Length: 17\r\n\r\n" + BODY + "q",
     HEAD + TENSOR + "\r\nabcdefghijklmno",
@@ -129,12 +130,12 @@ LIES = [
     + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n10\r\n"
     + BODY
     + "\r\n0\r\n\r\n",
-    # another tensor
+    # a tensor of another type, shape or length
     HEAD + "Tally-Dtype: int32\r\nTally-Shape: 4\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + "Tally-Dtype: float32\r\nTally-Shape: 2,2\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + "Tally-Dtype: float32\r\nContent-Length: 16\r\n\r\n" + BODY,
     HEAD + TENSOR + "Tally-Shape: 5\r\nContent-Length: 16\r\n\r\n" + BODY,
-    # another type of content
+    # another Content-Type
     "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
     "HTTP/1.1 200 OK\r\n" + TENSOR + "Content-Length: 16\r\n\r\n" + BODY,
     HEAD + TENSOR + "Content-Encoding: gzip\r\nContent-Length: 16\r\n\r\n" + BODY,
@@ -214,7 +215,7 @@ def test_a_chunk_whose_size_does_not_end_is_cut_off(connect):
 
 @pytest.mark.parametrize("size", ["-1", "+8", "0x8", "1_0"])
 def test_a_chunk_of_a_size_that_is_none_is_not_waited_for(connect, size):
-    """One of -1 byte would be all that comes, without end."""
+    """A client that accepted a size of -1 would read without end."""
     chunk = f"Transfer-Encoding: chunked\r\n\r\n{size}\r\n"
     told = (HEAD + TENSOR + chunk, HEAD.replace("octet-stream", "json") + chunk)
     for head, ask in zip(told, ("cumsum", "devices")):
@@ -240,7 +241,8 @@ def test_a_chunked_answer_that_stops_is_waited_for_until_the_timeout(connect, cu
 
 
 def test_many_chunks_cost_no_more_than_their_bytes(connect):
-    """As a proxy may send them. Copied anew with each, these are half a tebibyte."""
+    """A proxy may send such chunks. If each chunk caused a copy of all earlier bytes, half a
+    tebibyte would be copied."""
     size, chunk = 32 << 20, 1 << 10
     head = HEAD + f"Tally-Dtype: uint8\r\nTally-Shape: {size}\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunks = (f"{chunk:x}\r\n".encode() + bytes(chunk) + b"\r\n") * (size // chunk)
@@ -261,7 +263,7 @@ def test_a_chunked_answer_leaves_its_connection_usable(connect):
 
 
 def test_what_follows_an_answer_is_not_taken_for_the_next(connect):
-    """More bytes than were announced: that connection is not used again."""
+    """The server sends more bytes than it announced: the connection is not used again."""
     with LyingServer(lambda seen: Told(tensor().data + tensor().data[:-1] + b"\xff")) as server:
         client = connect(server.url, retries=0)
         for _ in range(3):
@@ -270,7 +272,7 @@ def test_what_follows_an_answer_is_not_taken_for_the_next(connect):
 
 @pytest.mark.parametrize("close", [False, True])
 def test_an_answer_before_the_request_is_refused(connect, close):
-    """64 MiB are more than sockets hold: the request cannot have been sent."""
+    """64 MiB exceed the socket buffers, so the client cannot have sent the whole request."""
     x = np.ones(1 << 24, np.float32)
     answer = tensor(shape=str(x.size), body=bytes(x.nbytes), cut=1 << 20, hang=not close)
     with LyingServer(lambda seen: answer, early=0) as server:
@@ -281,7 +283,8 @@ def test_an_answer_before_the_request_is_refused(connect, close):
 
 @pytest.mark.parametrize("interim", [CONTINUE, HINTS, HINTS + CONTINUE, HINTS * 300])
 def test_an_interim_answer_while_the_request_is_sent_is_none(connect, interim):
-    """A proxy may send one unasked. 16 MiB are more than sockets hold."""
+    """A proxy may send an interim answer that nobody asked for. It arrives while the client is
+    sending, since 16 MiB exceed the socket buffers."""
     x = np.ones(1 << 22, np.float32)
     answer = tensor(shape=str(x.size), body=np.arange(1, x.size + 1, dtype=np.float32).tobytes())
     with LyingServer(lambda seen: answer, interim=interim) as server:
@@ -325,7 +328,7 @@ def test_a_silent_server_ends_in_a_timeout_or_at_the_deadline(connect):
             connect(server.url).cumsum(array(), 0, deadline=0.2)
         with pytest.raises(TimeoutError):
             connect(server.url).cumsum(array(), 0, deadline=0.2)
-        while server.requests < 3:  # who has given up may have been quicker than the server
+        while server.requests < 3:  # the client may give up before the server counts the request
             time.sleep(0.001)
         left = re.findall(r"\r\nX-Request-Timeout-Ms: (\d+)\r\n", "".join(server.heads))
         assert len(left) == 2 and all(0 < int(ms) <= 200 for ms in left)
@@ -428,7 +431,7 @@ def test_a_refusal_without_end_is_cut_off(connect, chunked):
     piece = b"10000\r\n" + b" " * (1 << 16) + b"\r\n" if chunked else b" " * (1 << 16)
     with LyingServer(lambda seen: Told(b"HTTP/1.1 500 X\r\n" + framing + 99 * piece)) as server:
         client = connect(server.url, retries=0)
-        for _ in range(2):  # of the second no byte is taken from the first
+        for _ in range(2):  # the second answer must not contain a byte of the first
             with pytest.raises(tally.ServerError, match="HTTP 500"):
                 client.cumsum([1])
         assert server.connections == 2

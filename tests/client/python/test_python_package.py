@@ -1,5 +1,5 @@
 """The package as users get it: built by its own build system, installed from the wheel into a fresh
-environment that has NumPy and nothing else, then dask as well, and used from there."""
+environment that has only NumPy, later dask as well, and used there."""
 
 import email
 import importlib.metadata
@@ -31,7 +31,7 @@ def run(*command, **options):
 
 
 def build(kind, source, folder):
-    """What a build frontend does: the hook of the backend that pyproject.toml names."""
+    """Build as a build frontend does: call the hook of the backend that pyproject.toml names."""
     folder.mkdir(exist_ok=True)
     hook = f"import sys, flit_core.buildapi as b; print(b.build_{kind}(sys.argv[1]))"
     return folder / run(sys.executable, "-c", hook, folder, cwd=source).split()[-1]
@@ -39,7 +39,7 @@ def build(kind, source, folder):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The sdist of the tree, and the wheel made from what is in the sdist."""
+    """The sdist of the tree, and the wheel built from the sdist."""
     folder = tmp_path_factory.mktemp("package")
     sdist = build("sdist", PACKAGE, folder)
     with tarfile.open(sdist) as archive:
@@ -85,7 +85,8 @@ def test_the_wheel_has_the_license_the_author_and_the_address_of_the_project(bui
 
 
 def test_pages_and_messages_call_the_distribution_by_its_name():
-    """Where they say how to install it, and in the names of its extras."""
+    """Pages contain the name in commands that install the package, and before the names of
+    extras."""
     pages = [TOP / "README.md", *(TOP / "docs").rglob("*.md"), *(TOP / "deploy").rglob("*.md")]
     pages += [PACKAGE / "README.md", *(PACKAGE / "tally").rglob("*.py")]
     pages.append(TOP / "CHANGELOG.md")
@@ -106,8 +107,8 @@ def test_the_pages_and_help_say_that_the_default_axis_is_not_that_of_http():
 
 
 def link(requirements, extras, fresh):
-    """Have what these words of a package's metadata ask for in an environment: as it is installed
-    here, with all that it needs in turn. No index is asked."""
+    """Install the requirements of a package's metadata into an environment by linking their files
+    from this one, with all indirect requirements. No index is used."""
     for words in requirements or ():
         wanted = Requirement(words)
         if wanted.marker and not any(wanted.marker.evaluate({"extra": one}) for one in extras):
@@ -131,12 +132,12 @@ def test_the_wheel_works_in_a_fresh_environment_and_its_extra_for_dask_too(built
     def installed(extra):
         link(requirements, [extra], fresh)
         what = f"{built[1]}[{extra}]" if extra else built[1]
-        # Fails where anything that the wheel requires is not there.
+        # pip fails if a requirement of the wheel is missing.
         run(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", what)
 
     installed("")
     assert (fresh / "tally" / "__init__.py").exists() and not (fresh / "dask").exists()
-    program = programs_of("python")[0]  # of the package's page
+    program = programs_of("python")[0]  # the program on the package's page
     sums = run(python, "-W", "error", "-c", program.text, cwd=tmp_path, env=environment)
     assert sums == program.output
     for line, words in (
@@ -153,7 +154,7 @@ def test_the_wheel_works_in_a_fresh_environment_and_its_extra_for_dask_too(built
         assert done.returncode == 1 and words in done.stderr
 
     installed("dask")
-    lines = (  # the program of docs/dask.md, on files
+    lines = (  # the program of docs/dask.md, run on files
         "import dask.array as da, distributed, tally.dask",
         "da.arange(6, chunks=2).to_zarr('in.zarr')",
         "d = da.from_zarr('in.zarr')",

@@ -1,4 +1,4 @@
-"""Arrays in parts: however they are cut, the bits are those of one request."""
+"""Arrays in parts: however an array is cut, the bits equal those of one request."""
 
 import asyncio
 import sys
@@ -53,7 +53,8 @@ def test_parts_of_any_layout_in_and_out(connect, server, axis):
 
 
 def test_what_is_sent_stays_below_a_part(connect):
-    """But for a part that cannot be smaller: 64 elements of a line."""
+    """Here every body has at most part_bytes. Only the smallest possible part, 64 elements of a
+    line, may exceed part_bytes."""
     seen = []
 
     def script(request):
@@ -87,7 +88,7 @@ def test_a_bar_is_shown_where_tqdm_is_installed(connect, server, monkeypatch, ca
     client = connect(server.url, part_bytes=4096)
     assert client.cumsum(x, 1, progress=True)[0, -1] == 64
     assert "100%" in (shown := capsys.readouterr().err) and "16.4k/16.4k" in shown
-    monkeypatch.setitem(sys.modules, "tqdm", None)  # as if it were not
+    monkeypatch.setitem(sys.modules, "tqdm", None)  # simulates a missing tqdm
     assert client.cumsum(x, 1, progress=True)[0, -1] == 64
     assert capsys.readouterr().err == ""
 
@@ -106,7 +107,7 @@ def test_streams(connect, server, sizes, reverse):
         window = slice(x.shape[1] - at - size, x.shape[1] - at) if reverse else slice(at, at + size)
         parts.cumsum(x[:, window], out=sums[:, window])
         at += size
-        # what was kept is all that there is to know
+        # the saved carry is sufficient to continue
         parts = client.parts(1, reverse=reverse, carry=parts.carry)
     assert same(sums, expected)
 
@@ -123,7 +124,7 @@ def test_a_part_that_was_refused_may_be_sent_again(connect, server):
 
 
 def test_a_part_waits_for_the_carry_of_the_one_before():
-    """Two of them at a time would begin with the same."""
+    """If two parts were in flight, both would begin with the same carry."""
     under_way, said = [], []
 
     def give_another(seen):
@@ -185,7 +186,7 @@ HEAD += "Tally-Shape: 4\r\n"
         "Tally-Carry-Length: 99999999999\r\nContent-Length: 100000000015\r\n\r\n",
         "Tally-Carry-Length: -1\r\nContent-Length: 15\r\n\r\n",
         "Tally-Carry-Length: 64\r\nTally-Carry-Length: 65\r\nContent-Length: 80\r\n\r\n",
-        "Tally-Carry-Length: 64\r\n\r\n",  # and less than all
+        "Tally-Carry-Length: 64\r\n\r\n",  # fewer bytes than announced
         "Tally-Carry-Length: 68\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n",
     ],
 )
@@ -201,7 +202,7 @@ def test_a_carry_that_cannot_be_is_refused(connect, answer):
     ("dtype", "most"), [("int64", 72), ("float16", 88), ("float32", 120), ("float64", 344)]
 )
 def test_a_carry_is_no_longer_than_the_widest_sums_of_its_lines(connect, dtype, most):
-    """The client keeps in memory as much as the answer announces."""
+    """The client allocates as many bytes as the answer announces."""
     for announced in (most, most + 1):
 
         def script(seen, announced=announced):

@@ -1,5 +1,5 @@
-"""When the clients try again, how long they wait, and when they give up. The cases of
-tests/client/test_retry.c, and the retry budget."""
+"""The clients retry failed requests, wait before each retry, and stop at a limit. The cases are
+those of tests/client/test_retry.c; the retry budget is tested, too."""
 
 import contextlib
 import email.utils
@@ -14,7 +14,7 @@ import pytest
 import tally
 from lying_server import INPUT, SUMS, LyingServer, error, tensor
 
-# Of RFC 9110, 5.6.7: the one to use, and two old ones.
+# RFC 9110, 5.6.7: the current format and two obsolete ones.
 HTTP_DATES = ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"]
 
 
@@ -153,7 +153,7 @@ def test_connections_lost_before_the_answer_are_made_again(connect):
 
 @contextlib.contextmanager
 def silence():
-    """An address where connecting takes for ever: its queue is full, and nobody accepts."""
+    """An address where connect() never ends: the listener's queue is full, and nobody accepts."""
     with (
         socket.create_server(("127.0.0.1", 0), backlog=0) as listener,
         contextlib.ExitStack() as kept,
@@ -168,13 +168,14 @@ def silence():
 
 
 def addresses(*places):
-    """As getaddrinfo() tells them."""
+    """Addresses in the form that getaddrinfo() returns."""
     kind = socket.SOCK_STREAM
     return lambda *_, **__: [(socket.AF_INET, kind, 6, "", place) for place in places]
 
 
 def test_an_address_that_is_silent_is_passed_over(connect, monkeypatch):
-    """Of a host with several: whoever stands behind the silent ones gets most of the time."""
+    """For a host with several addresses, the address after the silent ones gets most of the
+    time."""
     monkeypatch.setattr("tally.transport.HEAD_START", 0.05)
     monkeypatch.setattr("tally.aio.HEAD_START", 0.05)
     with silence() as dead, LyingServer(lambda seen: tensor()) as server:
@@ -305,7 +306,8 @@ def test_a_kept_connection_that_was_closed_costs_no_retry(connect):
 
 
 def test_retries_are_a_tenth_of_the_calls_and_a_reserve(connect, monkeypatch):
-    """While all is refused, a server has to refuse little more than there are calls."""
+    """When every request is refused, the server sees only a few more requests than there are
+    calls."""
     monkeypatch.setattr("tally.call.Budget.PER_SECOND", 0)
     calls = 200
     with LyingServer(storm(503, 1 << 30)) as server:

@@ -1,4 +1,5 @@
-"""Arrays in shared memory: regions are kept, given back, and made anew with the server."""
+"""Arrays in shared memory: the client keeps regions, gives them back, and makes new ones after a
+restart of the server."""
 
 import contextlib
 import http.client
@@ -27,7 +28,7 @@ def living_server(log_dir, request):
 
 @pytest.fixture
 def shm_server(living_server):
-    """The server of the module, without the regions that a failed test may have left."""
+    """The module's server, without regions of an earlier failed test."""
     with contextlib.closing(living_server.client()) as client:
         assert client.post("/v2/systemsharedmemory/unregister").status == 200
     assert regions(living_server) == []
@@ -44,7 +45,8 @@ def regions(server):
 
 
 def objects():
-    """Of this process: tests run side by side."""
+    """The shared memory objects of this process. Test processes that run in parallel have
+    others."""
     return set(SHM.glob(f"tally_py_{os.getpid()}_*"))
 
 
@@ -55,7 +57,7 @@ def test_regions_are_kept_and_given_back(connect, shm_server):
     for _ in range(5):
         assert client.cumsum(x, 0)[-1] == 1 << 18
     assert len(regions(shm_server)) == 1
-    assert client.cumsum(np.ones(1 << 20), 0)[-1] == 1 << 20  # a larger one in its place
+    assert client.cumsum(np.ones(1 << 20), 0)[-1] == 1 << 20  # a larger region replaces the first
     assert len(regions(shm_server)) == 1
     assert objects() == before
     client.close()
@@ -125,7 +127,7 @@ def test_memory_that_cannot_be_had_is_said_so(connect, shm_server, monkeypatch):
 
 
 def forward(seen, server):
-    """What the server answers to what came for it."""
+    """Forward a request to the server and return its answer."""
     method, path, _ = seen.head.split(" ", 2)
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.port)) as connection:
         connection.request(method, path, seen.body, {"Content-Type": "application/json"})
@@ -144,7 +146,8 @@ def test_a_region_is_filled_again_where_a_kept_connection_broke_before_the_answe
         told = forward(seen, shm_server)
         infers.extend([seen] if "infer" in seen.head else [])
         lost = "infer" in seen.head and len(infers) == 2
-        return Told(told, cut=0 if lost else None)  # the sums are in the region, unanswered
+        # the sums are in the region, but the answer is lost
+        return Told(told, cut=0 if lost else None)
 
     with LyingServer(proxy) as between:
         client = connect(between.url, shm=True)
@@ -162,7 +165,7 @@ def test_a_request_that_comes_late_does_not_spoil_the_next_attempt(connect, shm_
         if "infer" in seen.head:
             infers.append(seen)
             if len(infers) == lost + 1:
-                return Told(b"", cut=0)  # it is on its way still
+                return Told(b"", cut=0)  # the request is still in flight
             if len(infers) == lost + 2:
                 forward(infers[lost], shm_server)
         return Told(forward(seen, shm_server))
@@ -171,7 +174,7 @@ def test_a_request_that_comes_late_does_not_spoil_the_next_attempt(connect, shm_
         client = connect(between.url, shm=True)
         for _ in range(lost + 1):
             assert client.cumsum([1, 2, 3, 4]).tolist() == [1, 3, 6, 10]
-        assert len(regions(shm_server)) == 1  # the other was given back
+        assert len(regions(shm_server)) == 1  # the other region was given back
         client.close()
     assert regions(shm_server) == []
 
@@ -203,7 +206,7 @@ def test_a_server_that_hangs_is_not_waited_for_to_give_regions_back(connect, mon
     monkeypatch.setattr("tally.shared.FORGET_SECONDS", 0.25)
 
     def script(seen):
-        # Idle regions are of two calls side by side, so that there is more than one.
+        # Two simultaneous calls leave more than one idle region.
         if "unregister" in seen.head or hung.is_set():
             return Told(b"", hang=True)
         if "infer" in seen.head:
@@ -230,7 +233,8 @@ def test_a_server_that_hangs_is_not_waited_for_to_give_regions_back(connect, mon
         hung.set()
         began = time.monotonic()
         client.close()
-        assert time.monotonic() - began < 60  # not the ten minutes of a call for each of them
+        # close() does not wait ten minutes for each region
+        assert time.monotonic() - began < 60
         told = [head for head in server.heads if "unregister" in head]
         assert all("X-Request-Timeout-Ms" in head for head in told) and told
 
@@ -253,7 +257,7 @@ def test_a_call_that_is_interrupted_gives_its_region_back(shm_server, monkeypatc
 
 @pytest.fixture
 def no_copies(monkeypatch):
-    """Whether anything is copied: into a region or out of one."""
+    """Fail if the client copies an array into a region or out of one."""
 
     def copied(*_):
         raise AssertionError("an array was copied")
@@ -269,7 +273,8 @@ def test_arrays_in_shared_memory_are_not_copied(connect, shm_server, no_copies):
     y = client.empty((3, 1000), "int64")
     assert client.cumsum(x, 1, out=y) is y
     assert np.array_equal(y, expected)
-    assert client.cumsum(x[1], 0, out=y[0]) is not x  # rows of theirs, too
+    # rows of an array in shared memory are summed there, too
+    assert client.cumsum(x[1], 0, out=y[0]) is not x
     assert np.array_equal(y[:2], expected[[1, 1]])
     assert client.cumsum(x, 1, out=x) is x
     assert np.array_equal(x, expected)
@@ -284,7 +289,7 @@ def test_one_of_both_arrays_in_shared_memory(connect, shm_server, kind):
     outside = np.array(there)
     expected = client.cumsum(outside, 0, dtype=there.dtype)
     assert np.array_equal(client.cumsum(there, 0, dtype=there.dtype), expected)
-    assert np.array_equal(there, outside)  # the sums are beside it
+    assert np.array_equal(there, outside)  # the sums are not in shared memory
     result = np.empty_like(outside)
     assert np.array_equal(client.cumsum(there, 0, dtype=there.dtype, out=result), expected)
     assert client.cumsum(outside, 0, dtype=there.dtype, out=there) is there
@@ -302,7 +307,7 @@ def test_any_layout_of_an_array_in_shared_memory(connect, shm_server):
         client.cumsum(view(there), 0, out=view(there))
         assert np.array_equal(view(there), np.cumsum(view(values), 0))
     there[...] = values
-    client.cumsum(there[:4], 0, out=there[2:])  # which share two rows
+    client.cumsum(there[:4], 0, out=there[2:])  # input and output share two rows
     assert np.array_equal(there[2:], np.cumsum(values[:4], 0))
     assert np.array_equal(there[:2], values[:2])
 
@@ -351,7 +356,7 @@ def test_the_memory_of_arrays_that_are_gone_is_used_again(connect, shm_server):
         view[...] = 1
         assert client.cumsum(view, 0)[-1] == 10
         del view
-    assert len(regions(shm_server)) <= 9  # asyncio's threads let go a moment later
+    assert len(regions(shm_server)) <= 9  # asyncio's threads release their regions a moment later
     many = [client.empty(1000) for _ in range(20)]
     del many
     client.cumsum([1, 2])
@@ -375,7 +380,7 @@ def test_arrays_outlive_their_client(shm_server):
     x[...] = 1
     client.close()
     assert regions(shm_server) == []
-    assert client.cumsum(x, 0)[-1] == 1000  # copied, as others are
+    assert client.cumsum(x, 0)[-1] == 1000  # the client copies an array that has no region
     del client
     assert regions(shm_server) == []
     assert x.sum() == 1000
@@ -428,7 +433,7 @@ def test_an_array_whose_answer_was_lost_is_not_asked_for_again(connect, shm_serv
         if "infer" in seen.head:
             infers.append(seen)
             if len(infers) == 2:
-                return Told(b"", cut=0)  # it is on its way still
+                return Told(b"", cut=0)  # the request is still in flight
         return Told(forward(seen, shm_server))
 
     with LyingServer(proxy) as between:
@@ -436,13 +441,14 @@ def test_an_array_whose_answer_was_lost_is_not_asked_for_again(connect, shm_serv
         x = client.empty(4)
         out = x if in_place else client.empty(4)
         x[...] = 0
-        client.cumsum(x, 0, out=out)  # the next one has a kept connection
+        client.cumsum(x, 0, out=out)  # the next call uses a kept connection
         x[...] = 1
         with pytest.raises(tally.ConnectionLost) as caught:
             client.cumsum(x, 0, out=out)
         assert caught.value.output_touched
         x[...] = 1
-        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]  # copied now
+        # the arrays have no regions any more and are copied
+        assert client.cumsum(x, 0, out=out).tolist() == [1, 2, 3, 4]
         late = forward(infers[1], shm_server)
         assert b" 404 " in late.split(b"\r\n")[0] and out.tolist() == [1, 2, 3, 4]
         client.close()

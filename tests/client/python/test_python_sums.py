@@ -1,4 +1,4 @@
-"""The types of sums, NaN, initial values, times and complex numbers, against NumPy and pandas."""
+"""Types of sums, NaN, initial values, times and complex numbers, compared with NumPy and pandas."""
 
 import datetime
 import itertools
@@ -46,7 +46,8 @@ def test_integers_and_booleans_have_the_sums_of_numpy(client, name):
 @pytest.mark.parametrize("name", ["float16", "float32", "float64", "bfloat16"])
 def test_floats_keep_their_type_and_are_widened(client, name):
     dtype = np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
-    x = rng.integers(-8, 8, (3, 5)).astype(dtype)  # no sum is rounded, in NumPy either
+    # The values are so small that even NumPy rounds no sum.
+    x = rng.integers(-8, 8, (3, 5)).astype(dtype)
     assert same(client.cumsum(x, 1), np.cumsum(x, 1))
     for wide in ("float32", "float64"):
         if np.can_cast(dtype, wide):
@@ -217,7 +218,7 @@ def test_large_arrays_have_the_bits_of_one_request(connect, server, name, axis, 
         expected = whole.cumsum(given, axis, **options)
         assert same(cut.cumsum(given, axis, **options), expected)
         memory = np.zeros(x.size * 2 + 1000, expected.dtype)
-        source = memory.view(x.dtype)[: x.size].reshape(x.shape)  # where the sums go, too
+        source = memory.view(x.dtype)[: x.size].reshape(x.shape)  # the output overlaps the input
         source[...] = x
         out = memory[: expected.size].reshape(expected.shape)
         assert same(cut.cumsum(source, axis, out=out, **options), expected)
@@ -337,7 +338,7 @@ def test_a_complex_output_may_begin_in_the_middle_of_an_element(client):
 
 def test_a_wider_complex_output_may_begin_where_the_input_begins(client):
     memory = np.zeros(10, complex)
-    x = memory.view(np.complex64)[::2]  # each element lies in the real part of its sum
+    x = memory.view(np.complex64)[::2]  # each element is at the address of the real part of its sum
     x[...] = np.arange(10) * (1 + 2j)
     expected = np.cumsum(x, dtype=complex)
     assert same(client.cumsum(x, dtype=complex, out=memory), expected)

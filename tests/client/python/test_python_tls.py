@@ -1,4 +1,4 @@
-"""TLS, client certificates and tokens, against a server with certificates of the test's own."""
+"""TLS, client certificates and tokens, against a server with certificates made by the test."""
 
 import pathlib
 import socket
@@ -12,7 +12,7 @@ import tally
 from lying_server import INPUT, SUMS, LyingServer, Told, error, tensor
 
 X = np.array(INPUT, np.float32)
-LARGE = np.ones(1 << 20, np.float32)  # 4 MiB, more than a socket takes at once
+LARGE = np.ones(1 << 20, np.float32)  # 4 MiB, more than a socket buffer holds
 
 
 def script(seen):
@@ -23,7 +23,7 @@ def script(seen):
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    """name -> (certificate, key): each is an authority by itself, for localhost."""
+    """name -> (certificate, key): each certificate is self-signed, for localhost."""
     folder = tmp_path_factory.mktemp("tls")
 
     def make(name):
@@ -98,13 +98,15 @@ def test_a_port_without_tls_is_no_connection(connect):
 def test_a_url_of_the_other_kind_is_said_to_be_one(connect, server):
     with pytest.raises(tally.ConnectFailed, match="speaks no TLS, its URL begins with http://"):
         connect(server.url.replace("http", "https"), insecure=True).cumsum(X, 0)
-    with LyingServer(lambda seen: Told(b"", close=True)) as silent:  # as tallyd with TLS is then
+    # A tallyd with TLS also closes a plain connection without an answer.
+    with LyingServer(lambda seen: Told(b"", close=True)) as silent:
         with pytest.raises(tally.ConnectionLost, match="speaks TLS, its URL begins with https://"):
             connect(silent.url, retries=0).cumsum(X, 0)
 
 
 def test_a_server_that_closes_at_the_first_word_of_tls_may_speak_none(connect):
-    """As libmicrohttpd does where the line that it takes it for has no blank."""
+    """A plain server reads the first bytes of TLS as a request line. If this line has no blank,
+    libmicrohttpd closes the connection without an answer."""
 
     def close_at_a_word(listener):
         with listener.accept()[0] as taken:

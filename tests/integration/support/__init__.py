@@ -1,1 +1,1 @@
-"""What the integration tests share: a running tallyd, a client, an oracle."""
+"""Shared by the integration tests: a running tallyd, a client, an oracle."""

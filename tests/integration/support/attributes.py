@@ -1,8 +1,8 @@
-"""What output_dtype, nan, initial, include_initial and offsets are: a model of them on top of the oracle, and
-calls that have them in every format.
+"""A model of output_dtype, nan, initial, include_initial and offsets on top of the oracle, and
+requests with them in every format.
 
-A request is a Case; `expected(case)` has the sums as stored in the type of the output. The elements of the input
-type bool are bytes."""
+A request is a Case; `expected(case)` returns its sums as stored in the type of the output.
+Elements of type bool are bytes."""
 
 import dataclasses
 import itertools
@@ -17,16 +17,16 @@ BOOL = "bool"
 
 @dataclasses.dataclass
 class Case:
-    came: object  # Dtype, or BOOL
+    came: object  # input type: a Dtype, or BOOL
     stored: np.ndarray
-    out: object  # Dtype of the output
+    out: object  # output type: a Dtype
     axis: int = 0
     exclusive: bool = False
     reverse: bool = False
     nan: str = "propagate"
     initial: object = None  # a number of the type `out`
     include_initial: bool = False
-    offsets: object = None  # of segments; None: one segment
+    offsets: object = None  # offsets of segments; None: one segment
 
     @property
     def name(self):
@@ -38,11 +38,11 @@ class Case:
 
     @property
     def usual(self):
-        """The type of the output unless the request names one."""
+        """The default type of the output."""
         return dtypes.BY_NAME["int64"] if self.came == BOOL else self.came
 
     def words(self):
-        """The attributes that differ from their defaults, as JSON has them."""
+        """The attributes that differ from their defaults, as in JSON."""
         words = {"axis": self.axis}
         if self.out is not self.usual:
             words["output_dtype"] = self.out.name
@@ -66,14 +66,14 @@ class Case:
         return {} if self.offsets is None else {"offsets": [int(offset) for offset in self.offsets]}
 
     def front(self):
-        """The offsets in front of a raw or NPY body, and the header that says so."""
+        """The offsets in front of a raw or NPY body, and the header that announces them."""
         if self.offsets is None:
             return b"", {}
         front = np.array(self.offsets, "<i8").tobytes()
         return front, {"Tally-Offsets-Length": str(len(front))}
 
     def segments(self):
-        """A case of each segment."""
+        """Yields a case for each segment."""
         for begin, end in itertools.pairwise(self.offsets):
             where = (slice(None),) * (self.axis % self.stored.ndim) + (slice(begin, end),)
             stored = np.ascontiguousarray(self.stored[where])
@@ -84,7 +84,7 @@ class Case:
 
 
 def widened(case):
-    """The elements in the type of the output, and where they were NaN."""
+    """The elements in the type of the output, and a mask of those that were NaN."""
     values = case.stored if case.came == BOOL else case.came.load(case.stored)
     if not case.out.is_float:
         return values.astype(case.out.storage), np.zeros(values.shape, bool)
@@ -95,7 +95,7 @@ def widened(case):
 
 
 def elements(case):
-    """What is summed, with the initial value as the first element of each line."""
+    """The elements that are summed; the initial value is the first element of each line."""
     stored, was_nan = widened(case)
     if case.initial is None:
         return stored, was_nan
@@ -188,7 +188,8 @@ def as_v2_json(client, case):
 
 
 def as_v2_binary(client, case):
-    """The type of the output is that of the requested output here."""
+    """Send the case as a v2 request. Its output type is the datatype of the requested output,
+    not a parameter."""
     size = {"binary_data_size": case.stored.nbytes}
     x = {"name": "x", "shape": list(case.stored.shape), "datatype": case.kserve, "parameters": size}
     words = case.words()
@@ -196,7 +197,7 @@ def as_v2_binary(client, case):
     if words.pop("output_dtype", None):
         output["datatype"] = case.out.kserve
     inputs, (front, _) = [x], case.front()
-    if case.offsets is not None:  # before x
+    if case.offsets is not None:  # the offsets are an input before x
         size = {"binary_data_size": len(front)}
         offsets = {"name": "offsets", "shape": [len(case.offsets)], "datatype": "INT64"}
         inputs.insert(0, offsets | {"parameters": size})
@@ -217,12 +218,12 @@ FORMATS = {
 
 
 def fits(name, case):
-    """NPY has no bfloat16."""
+    """Whether a format can express the case: NPY has no bfloat16."""
     return name != "npy" or "bfloat16" not in (case.name, case.out.name)
 
 
 def answered(case, answer):
-    """The stored sums of an answer in any format, after checking what it says of them."""
+    """The stored sums of an answer in any format, after checking the answer's type and shape."""
     assert answer.status == 200, (case, answer)
     head = answer.headers.get("Inference-Header-Content-Length")
     if head is None and b'"model_name"' not in answer.body:

@@ -8,7 +8,7 @@ from selenium.webdriver.chrome.service import Service
 
 
 def found():
-    """Whether this machine has one: not every distribution does."""
+    """Whether this machine has Chromium; some distributions lack it."""
     return shutil.which("chromium") is not None and shutil.which("chromedriver") is not None
 
 
@@ -17,7 +17,7 @@ def open_browser(width=1100, height=900):
     options.binary_location = shutil.which("chromium")
     for flag in (
         "--headless=new",
-        "--no-sandbox",  # it has none for root
+        "--no-sandbox",  # root cannot use the sandbox
         "--disable-dev-shm-usage",
         "--disable-gpu",
         "--disable-background-networking",
@@ -31,7 +31,8 @@ def open_browser(width=1100, height=900):
 
 
 def emulate(browser, width=1100, height=900, mobile=False, **features):
-    """The size of the window, and what media queries see: prefers_color_scheme="dark"."""
+    """Set the size of the window and the values of media queries, such as
+    prefers_color_scheme="dark"."""
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile},

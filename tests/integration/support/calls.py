@@ -1,4 +1,4 @@
-"""Calls of /v1/cumsum in each format, and checks that many tests share."""
+"""Calls of /v1/cumsum in each format, and checks shared by many tests."""
 
 import io
 import json
@@ -14,7 +14,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def query(**params):
-    """A query string; lists become comma lists, booleans words, None is left out."""
+    """A query string. Lists become comma-separated, booleans become words, None is left out."""
     parts = []
     for name, value in params.items():
         if value is None:
@@ -23,7 +23,7 @@ def query(**params):
             value = "true" if value else "false"
         elif isinstance(value, (list, tuple)):
             value = ",".join(str(item) for item in value)
-        plus = str(value).replace("+", "%2B")  # a bare one is a space
+        plus = str(value).replace("+", "%2B")  # in a query, a plain "+" means a space
         parts.append(f"{name}={plus}")
     return "?" + "&".join(parts) if parts else ""
 
@@ -76,7 +76,7 @@ def stored_of(dtype, answer, shape):
 
 
 def expect_same(dtype, actual, stored, **attributes):
-    """The answer has the oracle's bits."""
+    """Check that the answer has the oracle's bits."""
     expected = oracle.cumsum(dtype, stored, **attributes)
     if not oracle.same_bits(dtype, actual, expected):
         differ = np.argwhere(actual.view(f"u{dtype.bytes}") != expected.view(f"u{dtype.bytes}"))[
@@ -90,7 +90,8 @@ def expect_same(dtype, actual, stored, **attributes):
 
 
 def expect_error(answer, status, code=None, field=None, says=()):
-    """The one form of every refusal; `says` are words its sentence must hold."""
+    """Check the common form of every error answer; `says` are words that its sentence must
+    contain."""
     assert answer.status == status, answer
     assert answer.headers["Content-Type"] == JSON, answer
     document = answer.json()
@@ -111,7 +112,7 @@ def json_body(document):
     return json.dumps(document).encode()
 
 
-# A request that any server answers, and its answer.
+# A request that any server accepts, and its answer.
 PATH = "/v1/cumsum?dtype=int32&shape=4"
 BODY = np.array([1, 2, 3, 4], np.int32).tobytes()
 SUMS = np.array([1, 3, 6, 10], np.int32).tobytes()

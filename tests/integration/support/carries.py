@@ -1,12 +1,14 @@
-"""Carries of version 2 as docs/carry.md describes them, computed with Python's integers from the elements.
+"""Carries of version 2 as docs/carry.md describes them, computed with Python's integers from the
+elements.
 
-    of_tensor(dtype, stored, axis)    the carry behind a tensor, which the service must answer
+    of_tensor(dtype, stored, axis)    the carry after a tensor, which the service must return
     of_sums(dtype, sums, position)    the same from the sums of the lines
     sums_of(carry)                    the sums of the lines of a carry
 
-The sum of a line of floats is an int, in units of the type's least positive number, or one of the
-texts "nan", "+inf", "-inf" and "-0" (every element so far is -0.0, or there is none). The sum of a
-line of integers is an int modulo 2^n. The functions share no code with the Python client.
+The sum of a line of floats is an int, in units of the type's least positive number, or one of
+the texts "nan", "+inf", "-inf" and "-0" (every element so far is -0.0, or there is none). The
+sum of a line of integers is an int modulo 2^n. The functions share no code with the Python
+client.
 """
 
 import math
@@ -44,7 +46,8 @@ NAN = {"propagate": 0, "zero": 4, "skip": 8}  # flags of a header
 
 
 def of_tensor(dtype, stored, axis=0, exclusive=False, reverse=False, nan="propagate"):
-    """The carry behind a whole tensor, in which NaN was replaced already."""
+    """The carry after a whole tensor. The caller has already replaced the NaNs of the tensor as
+    `nan` demands."""
     stored = np.asarray(stored)
     lines = np.moveaxis(stored, axis, -1)
     length = lines.shape[-1]
@@ -54,13 +57,13 @@ def of_tensor(dtype, stored, axis=0, exclusive=False, reverse=False, nan="propag
 
 
 def of_sums(dtype, sums, position, exclusive=False, reverse=False, nan="propagate"):
-    """The carry of lines that have these sums behind `position` elements of each."""
+    """A carry of lines with these sums after `position` elements of each line."""
     payload = (_float_payload if dtype.is_float else _integer_payload)(dtype, sums)
     return seal(dtype, exclusive + 2 * reverse + NAN[nan], len(sums), position, payload)
 
 
 def seal(dtype, flags, lines, position, payload, version=2):
-    """A header with the right checksum in front of any payload."""
+    """Prepend a header with a correct checksum to any payload."""
     code = 1 + dtypes.ALL.index(dtype)
     rest = struct.pack("<BxB5xQQ24x", code, flags, lines, position) + payload
     return b"TALLYSUM" + struct.pack("<II", version, zlib.crc32(rest)) + rest
@@ -106,7 +109,8 @@ def _float_payload(dtype, sums):
 
 
 def _words(number):
-    """The words of an integer in two's complement, trimmed at both ends, and the first's index."""
+    """The words of an integer in two's complement, without redundant words at either end, and the
+    index of the first word."""
     words = []
     rest = number
     while True:

@@ -1,4 +1,5 @@
-"""Certificates made with openssl: an authority, what it signs, and clients that believe it."""
+"""Certificates made with openssl: authorities, certificates that they sign, and clients that trust
+them."""
 
 import math
 import os
@@ -14,7 +15,8 @@ def openssl(*arguments):
 
 
 class Authority:
-    """One in a folder of its own; the files of what it signs lie beside its own."""
+    """An authority in a folder of its own; the files of the certificates that it signs are in the
+    same folder."""
 
     def __init__(self, folder, name="authority"):
         self.folder = pathlib.Path(folder)
@@ -48,9 +50,10 @@ class Authority:
         kind=("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
         more="",
     ):
-        """Certificate and key for these names, or a client's; their serial number counts up. With
-        0 days it is over within a second. subject: what its subject has besides the name; kind: of
-        its key, for `openssl req -newkey`; more: further lines of extensions."""
+        """Sign a certificate for these names, or for a client; returns certificate and key.
+        Serial numbers count up. With 0 days the certificate expires within a second. subject:
+        further parts of the subject; kind: the type of the key, as options of `openssl req`;
+        more: further lines of extensions."""
         self.signed += 1
         key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = self.folder / f"{name}.ext"
@@ -80,7 +83,7 @@ class Authority:
 
 
 def between(authority, name):
-    """An Authority that this one has signed."""
+    """An intermediate Authority, signed by `authority`."""
     made = Authority.__new__(Authority)
     made.folder, made.signed = authority.folder, 0
     more = "basicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign"
@@ -89,9 +92,10 @@ def between(authority, name):
 
 
 def costly_key(folder, name, primes, exponent="long", pss=False):
-    """Certificate, signed by itself, and RSA key of these primes. A short exponent for its owner
-    leaves the public one as long as the modulus, and signatures quick to make and slow to check.
-    exponent: "long", or the public one. pss: a key for RSA-PSS alone."""
+    """A self-signed certificate and an RSA key with these primes. By default the private
+    exponent is short, and therefore the public exponent is as long as the modulus: signing is
+    fast and verifying is slow. exponent: the public exponent, or "long" for this default. pss:
+    make a key for RSA-PSS only."""
     p, q = sorted(primes, reverse=True)
     period = math.lcm(p - 1, q - 1)
     other = 65537 if exponent == "long" else exponent
@@ -117,7 +121,7 @@ def costly_key(folder, name, primes, exponent="long", pss=False):
 
 
 def put(source, target):
-    """Replace a file as a certificate manager does: at once, and with who may read it."""
+    """Replace a file as a certificate manager does: atomically, with the same permissions."""
     fresh = pathlib.Path(f"{target}.new")
     fresh.write_bytes(pathlib.Path(source).read_bytes())
     shutil.copymode(source, fresh)
@@ -125,10 +129,10 @@ def put(source, target):
 
 
 class Tls:
-    """What a server is started with, and its clients: contexts that believe its authority."""
+    """The certificates of a server, and contexts for clients that trust its authority."""
 
     def __init__(self, folder, clients=None):
-        """clients: the Authority whose certificates clients need."""
+        """clients: the Authority of client certificates, which the server then requires."""
         self.authority = Authority(pathlib.Path(folder) / "authority")
         self.certificate = pathlib.Path(folder) / "server.pem"
         self.key = pathlib.Path(folder) / "server.key"
@@ -140,7 +144,7 @@ class Tls:
         self.shared = self.context(self.own)
 
     def rotate(self):
-        """Another certificate and key; its serial number."""
+        """Install a new certificate and key; returns the serial number."""
         certificate, key = self.authority.sign(f"server-{self.authority.signed + 1}")
         begun = time.monotonic()
         put(certificate, self.certificate)

@@ -1,4 +1,5 @@
-"""An OpenTelemetry collector in small: takes OTLP/JSON as the protocol says it, strictly, and keeps the spans."""
+"""A small OpenTelemetry collector: parses OTLP/JSON strictly by the protocol, and keeps the
+spans."""
 
 import base64
 import http.server
@@ -12,14 +13,14 @@ from .waiting import until
 
 
 def read(text):
-    """The spans of an ExportTraceServiceRequest, and its resource's attributes. Unknown members, wrong
-    types and ids that are not hex of their length are errors."""
+    """The spans of an ExportTraceServiceRequest, and the attributes of its resource. Unknown
+    members, wrong types, and ids that are not hex of the right length are errors."""
     document = json.loads(text)
     for resource in document["resourceSpans"]:
         for scope in resource["scopeSpans"]:
             for span in scope["spans"]:
                 for name, length in (("traceId", 16), ("spanId", 8), ("parentSpanId", 8)):
-                    if name in span:  # "hex-encoded", where Protobuf's JSON has base64
+                    if name in span:  # OTLP says "hex-encoded"; Protobuf's JSON would have base64
                         number = bytes.fromhex(span[name])
                         assert len(number) == length and any(number), span
                         assert span[name] == number.hex()
@@ -36,7 +37,7 @@ def read(text):
 
 
 def attributes(holder):
-    """As a dict; each key once."""
+    """The attributes as a dict; checks that no key occurs twice."""
     values = {}
     for attribute in holder.attributes:
         assert attribute.key not in values
@@ -46,7 +47,7 @@ def attributes(holder):
 
 class Collector:
     def __init__(self, status=200):
-        self.status = status  # of its answers
+        self.status = status  # status of its answers
         self.spans, self.requests, self.resource = [], [], None
         collector = self
 
@@ -57,7 +58,7 @@ class Collector:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 try:
                     spans, collector.resource = read(body)
-                except Exception as error:  # noqa: BLE001: the test reads it
+                except Exception as error:  # noqa: BLE001: the test reports it
                     spans = [error]
                 collector.requests.append((self.path, dict(self.headers)))
                 answer = b"{}"
@@ -77,7 +78,7 @@ class Collector:
         self.thread.start()
 
     def trace(self, trace_id):
-        """The spans of a trace, once its server span is there, by name."""
+        """The spans of a trace by name, once its server span has arrived."""
         wanted = bytes.fromhex(trace_id)
 
         def found():

@@ -1,4 +1,4 @@
-"""The console in a real Chromium, and the programs that it shows."""
+"""The console in a real Chromium, and the programs that the console shows."""
 
 import json
 import re
@@ -26,8 +26,8 @@ class Page:
 
     def open(self, port, view="tensor", path="/"):
         self.base = f"http://127.0.0.1:{port}{path}"
-        self.loads += 1  # the same address with another view would not be loaded again
-        # Without a GPU, what moves costs the processor dear.
+        self.loads += 1  # the browser does not reload a page when only the fragment differs
+        # Without a GPU, animations take much processor time.
         still = {"prefers_reduced_motion": "reduce", "prefers_color_scheme": "light"}
         chromium.emulate(self.driver, **still)
         self.driver.get(f"{self.base}?{self.loads}#{view}")
@@ -43,7 +43,8 @@ class Page:
         return self.driver.execute_script(code, *arguments)
 
     def set(self, **fields):
-        """Set the fields in this order, with an event each, in one step: typing each key takes a browser long."""
+        """Set the fields in this order, with one event each, in a single step: typing every key is
+        slow."""
         self.js(
             """
             for (const [name, value] of arguments[0]) {
@@ -57,14 +58,14 @@ class Page:
         )
 
     def answered(self):
-        """The text of the answer, once it is there."""
+        """The text of the answer, once it has arrived."""
         return until(lambda: self["answer"].get_attribute("textContent"), 60)
 
     def sums(self):
         return json.loads(self.answered())["data"]
 
     def forget(self):
-        """The last answer, which the next one then cannot be taken for."""
+        """Clear the last answer, so that it cannot be mistaken for the next one."""
         self.js("document.getElementById('answer').textContent = ''")
 
     def send(self):
@@ -77,7 +78,7 @@ class Page:
         return self.answered()
 
     def titles(self, figure, marks):
-        """What is drawn, as (place, number)."""
+        """The points of a plot, as (position, number)."""
         texts = self.js(
             "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)",
             f"#{figure}-plot {marks} title",
@@ -93,7 +94,7 @@ class Page:
         return np.array([float(value) for value in values])
 
     def copied(self):
-        """What the button puts into the clipboard, pasted by keys."""
+        """The text that the button copies to the clipboard, pasted with keys."""
         self["copy"].click()
         until(lambda: self["copied"].text)
         self["data"].send_keys(Keys.CONTROL, "a")
@@ -108,7 +109,7 @@ def luminance(colour):
 
 
 def contrast(page, element):
-    """The contrast between the text of an element and the ground that is behind it."""
+    """The contrast between an element's text and its background."""
     text, ground = page.js(
         """
         let behind = arguments[0];
@@ -138,12 +139,12 @@ def pages(driver):
 @pytest.fixture
 def page(pages, server):
     pages.open(server.port)
-    pages.driver.get_log("browser")  # of earlier tests
+    pages.driver.get_log("browser")  # discards messages of earlier tests
     return pages
 
 
 def run_code(language, code, directory):
-    """What the copied code prints."""
+    """Run the copied code and return its output."""
     name, suffix = {
         "curl": ("bash", "sh"),
         "Python": ("python3", "py"),

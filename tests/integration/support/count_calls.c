@@ -1,6 +1,6 @@
-/* Counts what a process calls, and who calls it: LD_PRELOAD=libcount_calls.so with the counters
- * in the file COUNT_CALLS names, CALL_COUNT rows of CALLER_COUNT 64-bit numbers each. A caller
- * is the program or the library that the return address lies in. Linux with glibc. */
+/* Counts calls of a process by caller: LD_PRELOAD=libcount_calls.so, with the counters in the
+ * file that COUNT_CALLS names, CALL_COUNT rows of CALLER_COUNT 64-bit numbers each. A caller is
+ * the program or library that contains the return address. Linux with glibc. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -80,7 +80,7 @@ __attribute__((constructor)) static void begin(void)
         counters = page;
     }
     (void)close(fd);
-    (void)unsetenv("COUNT_CALLS"); /* not what its children do */
+    (void)unsetenv("COUNT_CALLS"); /* calls of child processes are not counted */
 }
 
 static void count(enum call call, const void *address)
@@ -125,7 +125,7 @@ void *aligned_alloc(size_t align, size_t bytes)
     return __libc_memalign(align, bytes);
 }
 
-/* The next definition of the function that this one stands before. */
+/* The original function, which the function of the same name in this file replaces. */
 #define NEXT(name) ((__typeof__(&(name)))(uintptr_t)dlsym(RTLD_NEXT, #name))
 
 int pthread_mutex_lock(pthread_mutex_t *mutex)

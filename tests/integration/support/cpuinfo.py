@@ -1,4 +1,4 @@
-"""Texts as /proc/cpuinfo has them, of processors of two makers."""
+"""The text of /proc/cpuinfo for processors of two makers."""
 
 CPUS = {
     "AMD": ("AuthenticAMD", 25, 17, 1, "AMD EPYC", "AMD Zen 4"),

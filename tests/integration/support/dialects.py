@@ -1,9 +1,10 @@
-"""One call of the cumulative sum through every dialect and format that can say it.
+"""One call of the cumulative sum through every dialect and format that can express it.
 
-    by_json(client, call, rng)    the sums as stored, in one dimension, and whether they lie as
-                                  the call's output_strides say; None: the dialect cannot say it
+    by_json(client, call, rng)    the stored sums in one dimension, and whether they have the
+                                  layout of the call's output_strides; None: the dialect
+                                  cannot express the call
 
-The generator chooses between the forms of a dialect: text or bytes, nested or flat.
+The generator `rng` chooses between the forms of a dialect: text or bytes, nested or flat.
 """
 
 import json
@@ -17,7 +18,7 @@ OPENVINO_FLOATS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "floa
 
 
 class Call:
-    """A tensor, how it lies in its buffer, how the sums are to lie, and what they are."""
+    """A tensor with its layout, the layout of its sums, and the expected sums."""
 
     def __init__(
         self,
@@ -30,7 +31,8 @@ class Call:
         strides=None,
         output_strides=None,
     ):
-        """strides: of the tensor in the buffer; output_strides: of the sums; None: packed."""
+        """strides: the strides of the tensor in its buffer; output_strides: those of the sums.
+        None: packed."""
         self.dtype, self.buffer, self.shape = dtype, buffer, list(shape)
         self.axis, self.exclusive, self.reverse = axis, exclusive, reverse
         self.strides, self.output_strides = strides, output_strides
@@ -38,7 +40,7 @@ class Call:
         self.sums = oracle.cumsum(dtype, self.tensor, axis, exclusive, reverse)
 
     def expected(self, laid_out):
-        """The sums in a row, or the output buffer with zeros in its gaps."""
+        """The sums in one dimension, or the output buffer with zeros in its gaps."""
         if not laid_out or self.output_strides is None:
             return self.sums.reshape(-1)
         places = places_of(self.shape, self.output_strides)
@@ -58,7 +60,7 @@ class Call:
 
 
 def places_of(shape, strides):
-    """The place of each element in a buffer with these strides; None: packed."""
+    """The index of each element in a buffer with these strides; None: packed."""
     if strides is None:
         return np.arange(np.prod(shape, dtype=int)).reshape(shape)
     places = np.zeros(shape, int)
@@ -69,7 +71,8 @@ def places_of(shape, strides):
 
 
 def framed(client, path, document, payload=b""):
-    """The answer's JSON, and the bytes behind it."""
+    """Send JSON and the bytes of `payload` behind it. Returns the JSON of the answer, and the
+    bytes behind it."""
     text = json.dumps(document).encode()
     headers = {"Inference-Header-Content-Length": str(len(text))}
     answer = client.post(path, text + payload, calls.RAW, headers)
@@ -125,7 +128,7 @@ def by_directml(client, call, rng):
         return call.stored(framed(client, path, document)[0]["data"]), True
     _, payload = framed(client, path, {"desc": desc}, call.buffer.tobytes())
     whole = np.frombuffer(payload, call.dtype.storage)
-    count = call.expected(True).size  # the rest fills up 4 bytes
+    count = call.expected(True).size  # the rest is padding to 4 bytes
     assert not whole[count:].any() and len(payload) == -(-count * call.dtype.bytes // 4) * 4
     return whole[:count], True
 

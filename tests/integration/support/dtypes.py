@@ -1,10 +1,10 @@
-"""Tally's element types as NumPy storage types, bfloat16 included (kept as its bits in uint16)."""
+"""Tally's element types as NumPy storage types, with bfloat16 as its bits in uint16."""
 
 import numpy as np
 
 
 class Dtype:
-    """One element type: names on every wire, storage in NumPy, exact conversions."""
+    """One element type: its names in every dialect, its storage in NumPy, exact conversions."""
 
     def __init__(self, name, storage, kserve, kind):
         self.name = name
@@ -25,7 +25,7 @@ class Dtype:
         return None if self.name == "bfloat16" else self.storage.newbyteorder("<").str
 
     def store(self, values):
-        """Round values to this type, once, to nearest even (integers: exactly, wrapping)."""
+        """Round values to this type once, to nearest even. Integers: exactly, wrapping."""
         if self.name == "bfloat16":
             return bfloat16_bits(np.asarray(values, np.float64))
         with np.errstate(all="ignore"):
@@ -33,25 +33,25 @@ class Dtype:
 
     def load(self, stored):
         """The exact values: float64 for floats, the integers themselves otherwise."""
-        with np.errstate(invalid="ignore"):  # signalling NaN
+        with np.errstate(invalid="ignore"):  # NumPy warns of signalling NaNs
             if self.name == "bfloat16":
                 return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
             return stored.astype(np.float64) if self.is_float else stored
 
     def random(self, rng, shape):
-        """Values that need rounding, cancel and, for integers, wrap."""
+        """Random values whose sums round, cancel and, for integers, wrap."""
         if not self.is_float:
             info = np.iinfo(self.storage)
             return rng.integers(info.min, info.max, size=shape, dtype=self.storage, endpoint=True)
         return self.store(rng.standard_normal(shape) * 8.0)
 
     def json_values(self, stored):
-        """Nested lists as JSON wants them: exact numbers, the three specials as strings."""
+        """Nested lists for JSON: exact numbers; NaN and infinities are strings."""
         values = self.load(np.asarray(stored)).astype(object if not self.is_float else np.float64)
         return _json_of(values.tolist())
 
     def from_json(self, data):
-        """The stored array of a JSON answer's (nested or flat) data."""
+        """The stored array of the data of a JSON answer, nested or flat."""
         specials = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 
         def value(item):
@@ -76,8 +76,8 @@ def _json_of(item):
 
 
 def bfloat16_bits(values):
-    """float64 -> bfloat16, rounded once: through a float32 rounded to odd, which keeps what the
-    second rounding needs to know."""
+    """Round float64 to bfloat16 once: the intermediate float32 is rounded to odd, which preserves
+    the information for the second rounding."""
     with np.errstate(all="ignore"):
         near = values.astype(np.float32)
         exact = (near.astype(np.float64) == values) | np.isnan(values)

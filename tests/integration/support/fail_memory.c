@@ -1,8 +1,8 @@
-/* Makes allocations of a process fail: LD_PRELOAD=libfail_memory.so with the file that FAIL_MEMORY
- * names, a struct orders. `left` counts down with each allocation of at least `least` bytes, in any
- * thread and library, and the allocation by which `left` becomes 0 fails. With `lasting` every later
- * one of that size fails, too, until the file says otherwise, as under a limit of address space
- * (ulimit -v). Linux with glibc. */
+/* Makes allocations of a process fail: LD_PRELOAD=libfail_memory.so, with a struct orders in
+ * the file that FAIL_MEMORY names. Each allocation of at least `least` bytes, in any thread and
+ * library, decrements `left`; the allocation that decrements it to 0 fails. With `lasting`,
+ * every later allocation of that size fails, too, until the file changes, as under a limit of
+ * address space (ulimit -v). Linux with glibc. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -21,12 +21,12 @@ void *__libc_realloc(void *old, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 
 struct orders {
-    _Atomic int64_t left;    /* allocations until the one that fails, 0: none fails */
-    _Atomic int64_t least;   /* bytes of an allocation that counts */
-    _Atomic int64_t lasting; /* 1: all that count after that one fail */
+    _Atomic int64_t left;    /* number of the failing allocation, counted down; 0: none fails */
+    _Atomic int64_t least;   /* minimum bytes of an allocation that is counted */
+    _Atomic int64_t lasting; /* 1: all later allocations of that size fail */
 };
 
-static struct orders *orders; /* NULL: at the start of the process */
+static struct orders *orders; /* NULL only during the start of the process */
 
 __attribute__((constructor)) static void map_file(void)
 {

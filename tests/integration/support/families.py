@@ -1,5 +1,5 @@
-"""Lines of floats whose sums are hard to round right, and lines as users have them: the families of
-tests/lib/float_inputs.h, drawn with NumPy.
+"""Lines of floats whose sums are hard to round correctly, and typical lines of users: the families
+of tests/lib/float_inputs.h, generated with NumPy.
 
     draw("prices", dtype, rng, count)    a line of the type, as stored
 """
@@ -9,7 +9,7 @@ import numpy as np
 from . import oracle
 
 ONE = np.uint64(1)
-APART = 100  # elements between two infinities or NaN, on average
+APART = 100  # mean distance between infinities or NaNs, in elements
 
 
 def draw(name, dtype, rng, count):
@@ -33,7 +33,7 @@ def _infinity(dtype):
 
 
 def _normal(dtype):
-    """The bits of the least positive normal number."""
+    """The bits of the smallest positive normal number."""
     return np.uint64(1 << (oracle.FORMATS[dtype.name][0] - 1))
 
 
@@ -57,12 +57,12 @@ def _finite_bits(dtype, rng, count):
 
 
 def _with_zeros(dtype, rng, values, share):
-    """Values as stored, of which a share is +0.0."""
+    """Values as stored; a random share of them is replaced by +0.0."""
     return dtype.store(np.where(rng.random(len(values)) < share, 0.0, values))
 
 
 def _prices(dtype, rng, count):
-    """Cents; float16 has no larger sums than 65504."""
+    """Amounts of whole cents. They are smaller for float16, whose largest number is 65504."""
     most = 1000 if dtype.name == "float16" else 100_000
     return _with_zeros(dtype, rng, rng.integers(0, most, count) / 100, 0.3)
 
@@ -82,7 +82,8 @@ def _cancelling(dtype, rng, count):
 
 
 def _halfway(dtype, rng, count):
-    """1, half a unit in the last place of 1, and a number of at most two least units."""
+    """Triples: 1, half a unit in the last place of 1, and a number of at most two of the smallest
+    units."""
     precision = oracle.FORMATS[dtype.name][0]
     pair = dtype.store(np.array([1.0, 2.0**-precision])).view(_unsigned(dtype))
     tails = _signs(dtype, rng, count) | rng.integers(0, 3, count).astype(np.uint64)

@@ -1,5 +1,5 @@
-"""What conftest.py has here and in tests/client/python: where logs go, the server that a session's tests
-share, and two unlike servers for the tests of a module."""
+"""Shared by conftest.py here and in tests/client/python: the folder for logs, the server that all
+tests of a session share, and two different servers for the tests of a module."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ def log_dir(tmp_path_factory):
 
 @contextlib.contextmanager
 def living(log, flags=()):
-    """A server that must live through every test and leave with status 0."""
+    """A server that must survive every test and exit with status 0."""
     server = Tallyd(log, flags)
     yield server
     server.check_alive()
@@ -39,7 +39,7 @@ def server(session_server):
 
 @pytest.fixture(scope="module")
 def two(log_dir, request):
-    """Two servers that have nothing in common but the contract."""
+    """Two servers with different drivers and settings."""
     flags = {
         "own": ["--slice-bytes", "16KiB"],
         "pocl": [*POCL, "--cpus", "1", "--slice-bytes", "64KiB"],
@@ -48,7 +48,8 @@ def two(log_dir, request):
     with contextlib.ExitStack() as stack:
         for name, words in flags.items():
             servers.append(Tallyd(log_dir / f"{request.module.__name__}-{name}.log", words))
-            stack.callback(servers[-1].stop)  # also where the other one does not start
+            # registered at once, in case the other server does not start
+            stack.callback(servers[-1].stop)
         yield servers
         for server in servers:
             server.check_alive()

@@ -1,8 +1,9 @@
-/* Holds a server's threads up at random, as a busy machine does: LD_PRELOAD=libhold_up.so, for `make
- * stalls`. Every third call of the system that others may see, and of a signal to another thread, waits
- * for some milliseconds before or after it. Each thread does so for a fifth of its time at most, and
- * for longer at its beginning: short tests have their share, long ones end. Only programs whose
- * names begin with tallyd are held up. Linux with glibc. */
+/* Delays a server's threads at random, like a busy machine: LD_PRELOAD=libhold_up.so, for `make
+ * stalls`. Every third system call with effects outside the thread, and every third signal to
+ * another thread, waits for some milliseconds before or after the call. A thread waits for at
+ * most a fifth of its time; the share is larger at its beginning, so that short tests are
+ * delayed enough and long ones end. Only programs whose names begin with tallyd are delayed.
+ * Linux with glibc. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -39,7 +40,7 @@ static int64_t now_ns(void)
     return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
-/* xorshift64, a sequence of the thread's own. */
+/* xorshift64, with a separate sequence for each thread. */
 static uint64_t draw(uint64_t limit)
 {
     static _Thread_local uint64_t state;
@@ -65,7 +66,7 @@ static void wait_perhaps(void)
     left_ns = left_ns < MOST_MS * NS_PER_MS ? left_ns : MOST_MS * NS_PER_MS;
     seen_ns = now;
     if (draw(ONE_OF) == 0 && left_ns > 0) {
-        /* Half of them are short: what is late by little has its own mistakes. */
+        /* Half of the waits are short: short delays reveal other faults than long ones. */
         const uint64_t ms = 1 + draw(draw(2) == 0 ? LONGEST_MS : LONGEST_MS / 10);
         const struct timespec wait = {.tv_nsec = (int64_t)ms * NS_PER_MS};
         left_ns -= wait.tv_nsec;

@@ -1,5 +1,5 @@
-"""A small HTTP client over http.client: keep-alive, exact headers, no help the tests did not ask
-for. One Client belongs to one thread."""
+"""A small HTTP client over http.client: keep-alive, exact headers, and nothing automatic that a
+test did not request. One Client belongs to one thread."""
 
 import http.client
 import json
@@ -29,7 +29,7 @@ class Answer:
 
 class Client:
     def __init__(self, port, timeout=60, context=None, source=""):
-        """context: of ssl, for HTTPS; source: the client's address."""
+        """context: an ssl.SSLContext, for HTTPS; source: the client's address."""
         options = {"timeout": timeout, "source_address": (source, 0)}
         if context is None:
             self.connection = http.client.HTTPConnection("127.0.0.1", port, **options)
@@ -39,7 +39,8 @@ class Client:
             )
 
     def request(self, method, path, body=None, headers=None):
-        """Send one request; a connection the server closed while idle is opened anew, once."""
+        """Send one request. If the server has closed the idle connection, it is opened again,
+        once."""
         fresh = self.connection.sock is None
         try:
             return self._exchange(method, path, body, headers)
@@ -75,11 +76,12 @@ class Client:
 
 
 class Wire:
-    """A raw socket to the server, for what no well-behaved client sends."""
+    """A raw socket to the server, for bytes that no well-behaved client sends."""
 
     def __init__(self, port, timeout=30, context=None, source="", path=None, window=None):
-        """context: of ssl, for HTTPS; source: the client's address; path: of a Unix socket; window:
-        bytes that the client's system takes for it, so that more stays with the server."""
+        """context: an ssl.SSLContext, for HTTPS; source: the client's address; path: the path
+        of a Unix socket; window: size in bytes of the client's receive buffer: if it is small,
+        most of an unread answer stays on the server's side."""
         self.socket = socket.socket(socket.AF_INET if path is None else socket.AF_UNIX)
         if window is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
@@ -105,8 +107,9 @@ class Wire:
         return self
 
     def _seen_by_server(self):
-        """Of /proc/net/tcp's row of the server's socket (addresses, state, queues to send and to
-        read): its state, and how many bytes it has not read."""
+        """Returns the TCP state of the server's socket, and the number of received bytes that
+        the server has not read. They are in the socket's row of /proc/net/tcp (addresses,
+        state, send and receive queue)."""
         mine, theirs = self.socket.getsockname()[1], self.socket.getpeername()[1]
         for row in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
             _, local, remote, state, queues = row.split()[:5]
@@ -115,38 +118,38 @@ class Wire:
         return None, None
 
     def await_read(self):
-        """Wait until the server has read all that was sent. What it does with that it has done before
-        it answers a later request."""
+        """Wait until the server has read all bytes that were sent. The server handles them before
+        it answers any later request."""
         until(lambda: self._seen_by_server()[1] == 0, 60)
         return self
 
     def unacknowledged(self):
-        """How many segments of ours the server's system has not acknowledged (tcpi_unacked)."""
+        """Number of our segments that the server's system has not acknowledged (tcpi_unacked)."""
         info = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
         return struct.unpack_from("I", info, 24)[0]
 
     def metric(self, name):
-        """By this connection: it adds none to what is counted."""
+        """Query a metric over this connection, so that no other connection is counted."""
         page = self.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").answer().body.decode()
         return float(re.search(rf"^{name} (\S+)$", page, re.M)[1])
 
     def is_alone(self):
-        """No other connection is left with the server."""
+        """Whether the server has no other connection."""
         return self.metric("tally_connections") == 1
 
     def await_half_closed(self):
-        """Wait until the server's system knows of half_close()."""
+        """Wait until the server's system has received half_close()."""
         close_wait = 8
         until(lambda: self._seen_by_server()[0] == close_wait, 60)
         return self
 
     def half_close(self):
-        """Of the TCP connection: with TLS its end comes without a farewell."""
+        """Half-close the TCP connection; with TLS, no close_notify is sent."""
         socket.socket.shutdown(self.socket, socket.SHUT_WR)
         return self
 
     def answer(self, head_request=False):
-        """Read exactly one answer; ConnectionError if the server closed before its end."""
+        """Read exactly one answer; ConnectionError if the server closes before its end."""
         while b"\r\n\r\n" not in self.buffer:
             self._more()
         head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
@@ -170,8 +173,8 @@ class Wire:
         return Answer(status, headers, body)
 
     def answer_after_100(self):
-        """The answer to a request that expects 100 and came with its body: libmicrohttpd 1.0 leaves
-        out what nobody waits for, as it may, 0.9.75 does not."""
+        """The answer to a request that expects 100 and was sent with its body: libmicrohttpd 1.0
+        omits the 100, which RFC 9110 permits; 0.9.75 sends it."""
         answer = self.answer()
         return self.answer() if answer.status == 100 else answer
 
@@ -198,7 +201,7 @@ class Wire:
         self.socket.close()
 
     def reset(self):
-        """Leave for good: a client that only closes may have closed just its side."""
+        """Close with a reset: a plain close may look like a half-close."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 

@@ -1,5 +1,5 @@
-/* Moves the clock of a process forward: LD_PRELOAD=libmove_clock.so with the file that MOVED_CLOCK
- * names, a struct shared. Linux with glibc. */
+/* Moves the clock of a process forward: LD_PRELOAD=libmove_clock.so, with a struct shared in
+ * the file that MOVED_CLOCK names. Linux with glibc. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,14 +18,14 @@
 
 enum {
     MOST_TIMERS = 63,
-    LOOK_MS = 10 /* time after which a thread that waits notices that the clock was moved */
+    LOOK_MS = 10 /* interval at which a waiting thread checks whether the clock was moved */
 };
 
-/* tallyd.py reads and writes these numbers, too. */
+/* tallyd.py reads and writes the same numbers. */
 static struct shared {
     _Atomic int64_t ahead_ns; /* nanoseconds by which the monotonic clocks are ahead */
-    /* How often each timer of libuv that repeats has fired; 0: no such timer. In tallyd these are
-     * the heartbeats of the loops. */
+    /* how often each repeating timer of libuv has fired; 0: no such timer. In tallyd these
+     * timers are the heartbeats of the loops */
     _Atomic uint64_t beats[MOST_TIMERS];
 } * shared;
 
@@ -33,7 +33,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct timer {
     uv_timer_t *handle;
     _Atomic uv_timer_cb call;
-} timers[MOST_TIMERS]; /* handles are guarded by the lock, and are set once */
+} timers[MOST_TIMERS]; /* handles are guarded by the lock and set once */
 
 __attribute__((constructor)) static void map_file(void)
 {
@@ -62,7 +62,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
     return result;
 }
 
-/* Returns 0, as if the time were over, soon after the clock was moved. */
+/* Returns 0, as after a timeout, soon after the clock was moved. */
 int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
 {
     int (*const wait)(int, struct epoll_event *, int, int) =
@@ -80,7 +80,7 @@ int epoll_wait(int fd, struct epoll_event *events, int most, int timeout_ms)
     return count;
 }
 
-/* Returns the index of the timer, a new one at its first call. */
+/* Return the index of the timer; the first call for a timer assigns a new index. */
 static size_t find_timer(uv_timer_t *handle)
 {
     size_t i = 0;
@@ -96,7 +96,7 @@ static size_t find_timer(uv_timer_t *handle)
     return i;
 }
 
-/* The count rises before the timer's function reads the clock. */
+/* Increments the count before the timer's function reads the clock. */
 static void count_beat(uv_timer_t *handle)
 {
     const size_t i = find_timer(handle);
@@ -108,7 +108,7 @@ int uv_timer_start(uv_timer_t *handle, uv_timer_cb call, uint64_t ms, uint64_t a
 {
     int (*const start)(uv_timer_t *, uv_timer_cb, uint64_t, uint64_t) =
         (__typeof__(start))(uintptr_t)dlsym(RTLD_NEXT, "uv_timer_start");
-    if (again_ms == 0 || call == count_beat) { /* libuv itself starts it again */
+    if (again_ms == 0 || call == count_beat) { /* libuv restarts the timer itself */
         return start(handle, call, ms, again_ms);
     }
     const size_t i = find_timer(handle);

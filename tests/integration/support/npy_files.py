@@ -1,4 +1,4 @@
-"""NPY files by the literal of their type, and the literals that NumPy reads or refuses."""
+"""NPY files with a given literal as type, and the literals that NumPy accepts or refuses."""
 
 import struct
 

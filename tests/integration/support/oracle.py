@@ -1,14 +1,15 @@
-"""The cumulative sum to the bit: sums of floats are exact and rounded once, sums of integers wrap.
+"""The exact expected cumulative sum: sums of floats are exact and rounded once, sums of integers
+wrap.
 
-An exact sum is an integer of limbs of 38 bits, one NumPy array of running sums for each, so that 2^25 limbs of
-either sign stay below 2^63."""
+An exact sum is an integer of limbs of 38 bits, with one NumPy array of running sums per limb, so
+that 2^25 limbs of either sign stay below 2^63."""
 
 import numpy as np
 
 LIMB = 38
 MASK = (1 << LIMB) - 1
-PIECE = 1 << 21  # limbs of a piece of lines
-FORMATS = {  # bits of a number, exponent of the least one, the largest one
+PIECE = 1 << 21  # limbs per piece of lines
+FORMATS = {  # bits of the significand, exponent of the smallest number, largest number
     "float16": (11, -24, 65504.0),
     "bfloat16": (8, -133, float.fromhex("0x1.FEp127")),
     "float32": (24, -149, float.fromhex("0x1.FFFFFEp127")),
@@ -17,7 +18,7 @@ FORMATS = {  # bits of a number, exponent of the least one, the largest one
 
 
 def cumsum(dtype, stored, axis=0, exclusive=False, reverse=False):
-    """The stored result for a stored array of that Dtype."""
+    """The expected result, as stored, for a stored array of the Dtype."""
     stored = np.asarray(stored)
     lines = np.moveaxis(stored, axis, -1)
     if reverse:
@@ -46,8 +47,8 @@ def _integer_lines(lines, exclusive):
 
 
 def _float_lines(name, lines, exclusive):
-    """Sums of lines of float64 numbers, rounded to the named type, as float64. In pieces of a size that memory has
-    room for."""
+    """Sums of lines of float64 numbers, rounded to the named type, as float64. The lines are summed
+    in pieces that fit in memory."""
     limbs, low = _limbs_needed(lines)
     count, length = lines.shape
     rows = max(1, PIECE // (limbs * min(length, 1024)))
@@ -63,7 +64,7 @@ def _float_lines(name, lines, exclusive):
 
 
 def _limbs_needed(lines):
-    """Limbs for sums of the finite numbers in units of 2^low, and low."""
+    """(number of limbs for sums of the finite numbers in units of 2^low, low)."""
     used = lines[np.isfinite(lines) & (lines != 0)]
     if used.size == 0:
         return 3, 0
@@ -73,7 +74,7 @@ def _limbs_needed(lines):
 
 
 class _Sums:
-    """The sums of some lines so far: limbs[i] weighs 2^(LIMB * i + low)."""
+    """The sums of some lines so far: limbs[i] has the weight 2^(LIMB * i + low)."""
 
     def __init__(self, name, low, limbs, count):
         self.format = FORMATS[name]
@@ -85,10 +86,10 @@ class _Sums:
             none,
             none,
             none,
-        ]  # NaN, +Infinity, -Infinity, an element other than -0.0
+        ]  # flags: NaN, +Infinity, -Infinity, any element other than -0.0
 
     def add(self, x, exclusive):
-        """The rounded sums of the elements that follow."""
+        """Add further elements; returns their rounded sums."""
         finite = np.isfinite(x)
         inputs = _split(np.where(finite, x, 0.0), self.low, len(self.limbs))
         running = []
@@ -112,7 +113,8 @@ class _Sums:
         return np.where(nan | (plus & minus), np.nan, value)
 
     def _normalize(self):
-        """Limbs of LIMB bits, but for the highest, which has the sign: the next sums stay below 2^63."""
+        """Carry the excess of each limb over LIMB bits into the next limb, so that the next
+        sums stay below 2^63. The highest limb keeps its excess and the sign."""
         for index in range(len(self.limbs) - 1):
             self.limbs[index + 1] += self.limbs[index] >> LIMB
             self.limbs[index] &= MASK
@@ -123,13 +125,13 @@ def _before(running, first):
 
 
 def _split(x, low, count):
-    """The limbs of float64 numbers, each with the number's sign."""
+    """Split float64 numbers into limbs; each limb has the sign of its number."""
     mantissa, exponent = np.frexp(x)
     whole = (mantissa * 2.0**53).astype(np.int64)
     shift = np.where(whole == 0, 0, exponent.astype(np.int64) - 53 - low)
     sign, magnitude = np.sign(whole), np.abs(whole)
     for index in range(count):
-        move = shift - index * LIMB  # of the 53 bits, in this limb
+        move = shift - index * LIMB  # position of the 53 bits in this limb
         up, down = np.clip(move, 0, LIMB), np.clip(-move, 0, 62)
         yield sign * np.where(
             move >= 0, (magnitude & (MASK >> up)) << up, (magnitude >> down) & MASK
@@ -137,7 +139,7 @@ def _split(x, low, count):
 
 
 def _rounded(running, low, form):
-    """Sums of limbs, rounded to nearest even once, as float64 numbers; a sum of 0 is +0.0."""
+    """Sums of limbs as float64 numbers, rounded once to nearest even; a sum of 0 is +0.0."""
     precision, least, largest = form
     limbs, negative = _magnitudes(running)
     used = limbs != 0
@@ -149,7 +151,8 @@ def _rounded(running, low, form):
         found = np.take_along_axis(limbs, np.maximum(at, 0)[None], axis=0)[0]
         return np.where(at >= 0, found, 0)
 
-    # q: the 62 highest bits. The shifts of what is not there are of no matter, but must be below 64.
+    # q: the 62 highest bits of the sum, from its three highest limbs. A limb that does not
+    # exist is 0: the size of its shift does not matter, but NumPy requires less than 64.
     high, middle, last = limb(top), limb(top - 1), limb(top - 2)
     bits = np.where(none, 1, np.frexp(high.astype(np.float64))[1]).astype(np.int64)
     room = 62 - bits
@@ -171,7 +174,7 @@ def _rounded(running, low, form):
 
 
 def _magnitudes(running):
-    """Limbs of LIMB bits of the magnitudes, and which sums are negative."""
+    """The magnitudes as limbs of LIMB bits, and which sums are negative."""
     carry, limbs = 0, []
     for limb in running:
         total = limb + carry
@@ -187,7 +190,7 @@ def _magnitudes(running):
 
 
 def same_bits(dtype, left, right):
-    """Equal shape and bits; NaNs are equal to each other."""
+    """Whether shapes and bits are equal; any two NaNs are equal."""
     if left.shape != right.shape:
         return False
     if not dtype.is_float:

@@ -1,4 +1,4 @@
-"""Programs of the pages in docs/clients, each with what it prints."""
+"""The programs of the pages in docs/clients, each with its expected output."""
 
 import re
 from typing import NamedTuple
@@ -16,7 +16,8 @@ class Program(NamedTuple):
 
 
 def programs_of(page):
-    """In their order; every program is followed by its output, and nothing else stands in blocks."""
+    """The programs in order. Every program is followed by its output, and the page has no other
+    code blocks."""
     blocks = BLOCK.findall((FOLDER / f"{page}.md").read_text())
     assert blocks and len(blocks) % 2 == 0, page
     assert all(language == "output" for language, _ in blocks[1::2]), page

@@ -1,4 +1,4 @@
-"""Tensors in parts as raw bytes: a part and its carry in a request, and what the answer has of both."""
+"""Tensors in parts as raw bytes: a request has a part and its carry, and so has its answer."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def cut_at(size, cuts):
 
 
 def in_parts(clients, part, dtype, stored, cuts, axis, reverse=False, **attributes):
-    """The outputs of all parts together; each goes to the next of the clients."""
+    """The concatenated outputs of all parts; the parts are sent to the clients in rotation."""
     size = stored.shape[axis]
     out = np.empty_like(stored)
     ranges = cut_at(size, cuts)

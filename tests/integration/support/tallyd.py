@@ -20,25 +20,28 @@ BINARY = os.environ.get("TALLYD", str(TOP / "build/bin/tallyd"))
 MODE = os.environ.get("TALLY_TEST_MODE", "release")
 READY_SECONDS = 300
 MOVE_CLOCK = TOP / "build/release/tests/libmove_clock.so"
-CLOCK_BYTES = 8 * 64  # its numbers: by how much the clock is ahead, and the beats of each timer
-# A time without a heartbeat that looks like no stop, on a busy machine either.
+# size of the clock file: 64 numbers, the nanoseconds by which the clock is ahead and then the
+# number of heartbeats of each timer
+CLOCK_BYTES = 8 * 64
+# A time without heartbeats that does not count as a stop, even on a busy machine.
 UNSTOPPED_SECONDS = 0.5
-# With faults on demand (tests/lib/cl_fault.h).
+# The server with faults on demand (tests/lib/cl_fault.h).
 FAULTY = os.environ.get("TALLYD_FAULTS", str(TOP / f"build/{MODE}/tests/tallyd_faults"))
-# A library to preload that holds its threads up (`make stalls`).
+# A preloaded library that delays the server's threads (`make stalls`).
 HOLD_UP = os.environ.get("TALLY_TEST_HOLD_UP")
-# The processor by a driver that compiles kernels, for what compiling them and keeping them is about.
+# The processor through a driver that compiles kernels at run time, for tests of compiling and
+# caching.
 POCL = ("--devices", "portable computing language")
 
 
-# Sockets that keep ports from others until servers listen there.
+# Sockets that reserve ports until servers listen on them.
 HELD = collections.deque(maxlen=64)
 
 
 def free_port():
-    """One below those that the system gives to connections: such a one could be some client's before
-    the server listens there. Nobody else gets it here either: a socket that does not listen lets one
-    in that asks for SO_REUSEADDR, as servers do, and none that does not."""
+    """Choose a port below the range that the system assigns to connections: a client could take
+    such a port before the server listens. The port is also reserved: a bound socket that does
+    not listen admits only sockets with SO_REUSEADDR, which servers set."""
     while True:
         port = random.SystemRandom().randrange(10000, 32768)
         with contextlib.suppress(OSError):
@@ -50,7 +53,7 @@ def free_port():
 
 
 class Tallyd:
-    """One server process on a port of its own. Its log is a file; it is stopped by its pid."""
+    """One server process on its own port. Its log is a file; it is stopped by its pid."""
 
     def __init__(
         self,
@@ -63,8 +66,8 @@ class Tallyd:
         tls=None,
         moves_clock=False,
     ):
-        """env: None as a value takes the variable away. tls: certificates.Tls, for HTTPS.
-        moves_clock: for pass_time()."""
+        """env: None as a value removes the variable. tls: certificates.Tls, for HTTPS. moves_clock:
+        enables pass_time()."""
         self.port = free_port()
         self.context = None if tls is None else tls.shared
         self.log_path = pathlib.Path(log)
@@ -81,7 +84,7 @@ class Tallyd:
             "--listen",
             f"127.0.0.1:{self.port}",
             "--drain-delay-ms",
-            "0",  # no balancer is in front
+            "0",  # no load balancer needs time to notice the shutdown
             *(() if tls is None else tls.flags),
             *flags,
         ]
@@ -134,18 +137,18 @@ class Tallyd:
         raise AssertionError(f"not ready after {READY_SECONDS} s; its log:\n{self.log}")
 
     def metric(self, name):
-        """Asked for from an address of its own, whose limits no client of a test has reached."""
+        """Query a metric from a separate address, whose limits no other client reaches."""
         client = self.client(source="127.0.0.254")
         text = client.get("/metrics").body.decode()
         client.close()
         return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
 
     def await_active(self, count):
-        """Wait until the service is busy with so many requests, the one that asks not counted."""
+        """Wait until the service has `count` active requests besides the query."""
         until(lambda: self.metric("tally_active_requests") == count + 1, 60)
 
     def await_refusal(self):
-        """Wait until new connections are refused: the service has begun to leave."""
+        """Wait until new connections are refused: the service has begun to shut down."""
 
         def refused():
             try:
@@ -153,14 +156,15 @@ class Tallyd:
             except ConnectionRefusedError:
                 return True
             except ConnectionResetError:
-                pass  # the listening socket went away while this one waited in it
+                pass  # the listening socket was closed while this connection waited in its backlog
             return False
 
         until(refused, 60)
 
     def pass_time(self, seconds):
-        """For the server, as far as it asks what time it is; an instrumented one is waited for. The
-        service finds all of the time over at once: more than a second looks like a stop."""
+        """Advance the server's clock by `seconds` in one step: the service takes a step of more
+        than a second for a time in which its process was stopped. The clock of an instrumented
+        server cannot be moved; then this function sleeps."""
         if MODE != "release":
             time.sleep(seconds)
             return
@@ -169,7 +173,8 @@ class Tallyd:
             clock.write(ahead_ns.to_bytes(8, "little"))
 
     def pass_time_awake(self, seconds):
-        """The same while all loops go on: each has a heartbeat after every part of the time."""
+        """Advance the clock in steps while all loops run: each loop has a heartbeat after every
+        step."""
         if MODE != "release":
             time.sleep(seconds)
             return
@@ -180,7 +185,7 @@ class Tallyd:
             until(lambda before=before: self.have_beaten(before))
 
     def have_beaten(self, before):
-        """True if every timer has fired since these were their numbers."""
+        """Whether every timer has fired since its count was `before`."""
         return all(
             now > then
             for now, then in zip(self.clock_numbers()[1:], before, strict=True)
@@ -191,7 +196,7 @@ class Tallyd:
         return struct.unpack(f"<{CLOCK_BYTES // 8}q", self.clock_path.read_bytes())
 
     def thread_seconds(self, name):
-        """Processor time of each of the threads of that name."""
+        """Processor time of each thread with that name."""
         tasks = pathlib.Path(f"/proc/{self.pid}/task").iterdir()
         named = [task for task in tasks if (task / "comm").read_text().strip() == name]
         return [int((task / "schedstat").read_text().split()[0]) * 1e-9 for task in named]
@@ -205,11 +210,11 @@ class Tallyd:
         self.process.send_signal(number)
 
     def wait(self, timeout=60):
-        """The exit status."""
+        """Wait for the end; returns the exit status."""
         return self.process.wait(timeout)
 
     def stop(self, timeout=60):
-        """SIGTERM and a clean exit, or an AssertionError with the log."""
+        """Send SIGTERM and require a clean exit, or raise an AssertionError with the log."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
         try:
@@ -226,7 +231,7 @@ class Tallyd:
             self.process.wait(10)
 
     def children(self):
-        """Process ids of the processes that it has started."""
+        """Process ids of the server's child processes."""
         pids = []
         for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):  # the thread has ended
@@ -240,7 +245,7 @@ class Tallyd:
         return self._status_kib("VmSize") * 1024
 
     def sleeps(self):
-        """How often its main thread has slept: ten times a second."""
+        """How often the main thread has slept; it does so ten times per second."""
         status = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/status").read_text()
         return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)$", status, re.M)[1])
 
@@ -248,12 +253,12 @@ class Tallyd:
         return self._status_kib("Threads")
 
     def is_stopped(self):
-        """All its threads, by SIGSTOP."""
+        """Whether SIGSTOP has stopped all threads."""
         stats = pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")
         return all(path.read_text().rsplit(")", 1)[1].split()[0] == "T" for path in stats)
 
     def processor_seconds(self):
-        """User's and system's time so far."""
+        """User and system time so far."""
         fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -261,10 +266,10 @@ class Tallyd:
         return len(self._descriptors())
 
     def open_paths(self):
-        """The names of all that is open, as one text."""
+        """The paths of all open descriptors, as one text."""
         names = []
         for link in self._descriptors():
-            with contextlib.suppress(FileNotFoundError):  # closed since
+            with contextlib.suppress(FileNotFoundError):  # the descriptor was closed meanwhile
                 names.append(os.readlink(link))
         return "\n".join(names)
 

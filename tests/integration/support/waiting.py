@@ -1,4 +1,4 @@
-"""Waiting for what a server does in its own time, such as what follows the end of an answer."""
+"""Wait for conditions, such as the state of a server after the end of an answer."""
 
 import contextlib
 import os
@@ -6,8 +6,9 @@ import time
 
 
 def until(condition, seconds=120, every=0.01, what="it never came to that"):
-    """The first true value of condition(); an AssertionError where none comes in time, which is
-    long: a machine that does other work as well is ten times as slow."""
+    """Call condition() repeatedly until its value is true, and return the value. Raises
+    AssertionError after `seconds`: the default is long, since a busy machine can be ten times
+    slower."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -18,10 +19,10 @@ def until(condition, seconds=120, every=0.01, what="it never came to that"):
 
 
 def pipe_with_reader(path):
-    """The writing end, unbuffered, of a named pipe that somebody opens for reading."""
+    """The unbuffered writing end of a named pipe, once another process opens it for reading."""
 
     def writing_end():
-        with contextlib.suppress(OSError):  # nobody has yet
+        with contextlib.suppress(OSError):  # no reader yet
             return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
 
     return open(until(writing_end), "wb", buffering=0)

@@ -95,16 +95,16 @@ def cumsum(
             every task has them. groups are keys in memory.
         skipna: xarray's name for ``nan``: True is "zero", False is "propagate".
         urls: URLs of the Tally servers that every worker may use; a worker alternates between
-            them. A worker whose TALLY_URL is one of them prefers this server. A worker does not use
-            a server that failed for some time. None: each worker uses only the server of its own
-            TALLY_URL.
+            them. A worker whose TALLY_URL is one of them prefers this server. After a failure a
+            worker does not use the server for some time. None: each worker uses only the server of
+            its own TALLY_URL.
         options: further arguments of :class:`tally.Client` in the workers, such as ``token``,
             ``ca_file`` and ``timeout``. They are part of the graph, which the scheduler sees.
 
     Returns:
         A dask array with the chunks of ``d``; for axis None those of ``d.reshape(-1)``. With
         ``include_initial`` one chunk of each line is one longer: the first one that has elements,
-        with ``reverse`` the last one; with ``offsets`` the chunk is as much longer as there are
+        with ``reverse`` the last one. With ``offsets`` the chunk is longer by the number of
         segments.
 
     Raises:

@@ -32,7 +32,7 @@ PATIENCE = 30.0  # seconds
 REST_FIRST, REST_MAX = 0.1, 5.0  # seconds
 
 Result = TypeVar("Result")
-Options = tuple[tuple[str, Any], ...]  # of Client, by name
+Options = tuple[tuple[str, Any], ...]  # keyword arguments of Client
 
 
 class Replica:
