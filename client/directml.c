@@ -205,7 +205,7 @@ static json_t *list_of(const UINT *numbers, UINT count)
 static json_t *tensor_json(const struct dml_call *call, int which)
 {
     const DML_BUFFER_TENSOR_DESC *desc = call->tensors[which];
-    assert(call->types[which] != NULL); /* check_call() has found it */
+    assert(desc != NULL && call->types[which] != NULL); /* check_call() has found both */
     json_t *tensor = json_pack(
         "{s:s,s:I,s:o,s:I,s:I}", "DataType", call->types[which]->directml, "DimensionCount",
         (json_int_t)desc->DimensionCount, "Sizes", list_of(desc->Sizes, desc->DimensionCount),

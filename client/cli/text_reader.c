@@ -523,16 +523,13 @@ static int read_next_row(struct text_reader *reader, struct text_batch *batch, b
     char *end = NULL;
     int status = next_line(reader, &line, &end);
     *complete = line != NULL;
-    if (status == EXIT_DONE && line == NULL) {
-        return EXIT_DONE;
-    }
-    if (status == EXIT_DONE) {
+    if (status == EXIT_DONE && line != NULL) {
         status = read_row(reader, line, end, row, &fields);
-    }
-    if (status == LINE_IS_WIDER && reader->rows == 0) {
-        reader->dtype = TALLY_FLOAT64;
-        reader->undecided = false;
-        status = read_row(reader, line, end, row, &fields);
+        if (status == LINE_IS_WIDER && reader->rows == 0) {
+            reader->dtype = TALLY_FLOAT64;
+            reader->undecided = false;
+            status = read_row(reader, line, end, row, &fields);
+        }
     }
     if (status != EXIT_DONE) {
         reader->at = at;
