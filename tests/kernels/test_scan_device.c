@@ -427,18 +427,16 @@ static void preparing_tests_a_device_with_its_types(const void *context)
     scan_device_close(device);
 }
 
-/* The tests of preparation include sums of the least subnormal number. */
-static void a_gpu_is_prepared_with_every_type_of_floats(const void *context)
+/* The tests of preparation include sums of the least subnormal number. Its bits are in the lower word
+ * of a float64 alone. */
+static void a_gpu_is_prepared_with_float64(const void *context)
 {
     static const struct scan_aids aids = {.gpu_kernels = true};
     struct scan_device *device = scan_case_device(&aids);
     struct error err = ERROR_INIT;
     (void)context;
-    for (int type = 0; type < DTYPE_COUNT && device != NULL; type++) {
-        ktest_check(!dtype_is_float((enum dtype)type) ||
-                        scan_device_prepare(device, (enum dtype)type, &err) == STATUS_OK,
-                    err.detail);
-    }
+    ktest_check(device == NULL || scan_device_prepare(device, DTYPE_F64, &err) == STATUS_OK,
+                err.detail);
     scan_device_close(device);
 }
 
@@ -541,8 +539,7 @@ int main(int argc, char **argv)
     }
     ktest_run("offsets beyond 32 bits are right", offsets_beyond_32_bits_are_right, NULL);
     ktest_run("devices share slabs side by side", devices_share_slabs_side_by_side, NULL);
-    ktest_run("a GPU is prepared with every type of floats",
-              a_gpu_is_prepared_with_every_type_of_floats, NULL);
+    ktest_run("a GPU is prepared with float64", a_gpu_is_prepared_with_float64, NULL);
     ktest_run("a CPU that compiles has all it needs once it is prepared",
               a_cpu_that_compiles_has_all_it_needs_once_it_is_prepared, NULL);
     ktest_run("a batch on a GPU takes three launches", a_batch_on_a_gpu_takes_three_launches,

@@ -33,6 +33,8 @@ HOLD_UP = os.environ.get("TALLY_TEST_HOLD_UP")
 # caching.
 POCL = ("--devices", "portable computing language")
 
+# A folder in which the ICD loader finds no driver.
+NO_DRIVERS = TOP / "build/no-drivers"
 
 # Sockets that reserve ports until servers listen on them.
 HELD = collections.deque(maxlen=64)
@@ -76,6 +78,10 @@ class Tallyd:
             self.clock_path.write_bytes(bytes(CLOCK_BYTES))
             moved = {"LD_PRELOAD": str(MOVE_CLOCK), "MOVED_CLOCK": str(self.clock_path)}
             env = {**(env or {}), **moved}
+        if not any(str(flag).startswith("--devices") for flag in flags):
+            # Loading a driver that compiles kernels takes longer than the rest of a start.
+            NO_DRIVERS.mkdir(parents=True, exist_ok=True)
+            env = {"OCL_ICD_VENDORS": str(NO_DRIVERS), **(env or {})}
         if HOLD_UP:
             preloaded = [HOLD_UP, (env or {}).get("LD_PRELOAD")]
             env = {**(env or {}), "LD_PRELOAD": ":".join(filter(None, preloaded))}
