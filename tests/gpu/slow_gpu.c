@@ -30,6 +30,7 @@
 
 enum {
     DURATIONS = 256,
+    LAUNCH_SIZES = 256,
     SMALL_BYTES = 64 << 10, /* smaller transfers go with their command, as on GPUs */
     PRETENDED_BYTES =
         1 << 29 /* larger fills are counted, but not made: they need no such buffer */
@@ -56,6 +57,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything be
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct slow_gpu_settings settings;
 static struct slow_gpu_counts counts;
+static size_t
+    launched[LAUNCH_SIZES]; /* numbers of work-items of launches since slow_gpu_set() */
+static size_t launched_count;
 static bool lost;
 static const char *lost_path; /* the GPU is lost as long as this file exists; NULL: never */
 static bool active[SLOW_GPU_ENGINES];
@@ -293,6 +297,20 @@ static cl_int CL_API_CALL read_buffer(cl_command_queue queue, cl_mem mem, cl_boo
     return command_add(command, code, queue, event);
 }
 
+/* Returns the duration of a launch. Thread: a holder of the lock. */
+static uint64_t launch_ns(size_t work_items)
+{
+    size_t at = 0;
+    while (at < launched_count && launched[at] != work_items) {
+        at++;
+    }
+    const bool first = at == launched_count;
+    if (first && launched_count < LAUNCH_SIZES) {
+        launched[launched_count++] = work_items;
+    }
+    return (settings.launch_us + (first ? settings.first_us : 0)) * 1000;
+}
+
 static cl_int CL_API_CALL launch_kernel(cl_command_queue queue, cl_kernel kernel,
                                         cl_uint dimensions, const size_t *offset,
                                         const size_t *global, const size_t *local,
@@ -303,7 +321,7 @@ static cl_int CL_API_CALL launch_kernel(cl_command_queue queue, cl_kernel kernel
         return CL_OUT_OF_RESOURCES;
     }
     (void)pthread_mutex_lock(&lock);
-    const uint64_t ns = settings.launch_us * 1000;
+    const uint64_t ns = launch_ns(global[0]);
     (void)pthread_mutex_unlock(&lock);
     struct command *command = command_begin(SLOW_GPU_SCAN, queue, ns, count, waits, &code);
     if (command == NULL) {
@@ -613,6 +631,7 @@ void slow_gpu_set(const struct slow_gpu_settings *wanted)
     (void)pthread_mutex_lock(&lock);
     settings = *wanted;
     counts = (struct slow_gpu_counts){.commands = 0};
+    launched_count = 0;
     lost = false;
     (void)pthread_mutex_unlock(&lock);
 }

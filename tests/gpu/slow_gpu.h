@@ -22,6 +22,8 @@ enum {
 struct slow_gpu_settings {
     uint64_t bytes_per_s; /* of transfers of 64 KiB and more in each direction; 0: no delay */
     uint64_t launch_us;   /* duration of a launch, beside that of the processor */
+    uint64_t
+        first_us; /* additional duration of the first launch of each number of work-items */
     uint64_t lost_after; /* number of commands after which the GPU is lost for good; 0: never */
 };
 

@@ -408,6 +408,27 @@ static void a_lost_gpu_is_an_error_and_works_again_when_it_is_opened_again(const
     scan_case_deinit(&c);
 }
 
+/* Drivers compile or load a kernel when it is launched for the first time. */
+static void the_first_launch_of_a_size_is_not_part_of_the_measured_time(const void *context)
+{
+    enum {
+        FIRST_US = 400000
+    };
+    struct scan_device *device = open_gpu(false);
+    struct error err = ERROR_INIT;
+    uint64_t took_ns = 0;
+    (void)context;
+    if (device == NULL) {
+        return;
+    }
+    gpu_set(&(struct slow_gpu_settings){.first_us = FIRST_US});
+    ktest_check(scan_device_measure(device, DTYPE_I32, 1 << 16, &took_ns, &err) == STATUS_OK,
+                "the device is measured");
+    ktest_check(took_ns < UINT64_C(1000) * FIRST_US, "without the first launch");
+    gpu_set(&(struct slow_gpu_settings){.bytes_per_s = 0});
+    scan_device_close(device);
+}
+
 /* Find the slow GPU. */
 static bool find_gpu(void)
 {
@@ -454,5 +475,7 @@ int main(void)
     ktest_run("no fill of 2 GiB is asked for", no_fill_of_2_gib_is_asked_for, NULL);
     ktest_run("a lost GPU is an error, and works again when it is opened again",
               a_lost_gpu_is_an_error_and_works_again_when_it_is_opened_again, NULL);
+    ktest_run("the first launch of a size is not part of the measured time",
+              the_first_launch_of_a_size_is_not_part_of_the_measured_time, NULL);
     return ktest_finish();
 }
