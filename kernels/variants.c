@@ -487,7 +487,7 @@ static uint64_t divide_exact_columns(const struct scan_piece *piece,
 /* ---- work-groups of GPUs ---- */
 
 enum {
-    SECTOR_BYTES = 32, /* what the memory of a GPU moves at least */
+    SECTOR_BYTES = 32, /* the least that the memory of a GPU transfers */
     SPINE_TILES = 16 /* tiles of a line that a lane of gpu_spine adds up, if there are lanes */
 };
 

@@ -230,7 +230,7 @@ NOINLINE void neighbours_scan(const struct stretch *first, uint count, ulong len
         min((uint)(TOGETHER_BYTES / ELEM_BYTES) / count / (uint)STRIDE * (uint)STRIDE,
             (uint)EXACT_BLOCK);
     const struct matrix matrix = {lines, rows, most, count, false};
-    /* in reverse order the last neighbour comes first */
+    /* in reverse order the last neighbour is the first lane */
     const long step = reverse ? -1 : 1;
     const long corner = reverse ? count - 1 : 0;
     for (ulong from = 0; from < length; from += most) {

@@ -5,10 +5,10 @@
  *
  *   1  load the tile into local memory, sum its groups; publish the total of each of its blocks
  *   2  B: the totals of the superblock's earlier blocks, each read by a lane of its own, added
- *      in order by one. The superblock's last tile publishes the superblock's total
+ *      in order by one lane. The superblock's last tile publishes the superblock's total
  *      T[s] = B[256]
  *   3  S: the nearest published S[a], a <= s, plus T[a], T[a+1], ... T[s-1], read by a lane
- *      each, added in order by one. Who has computed S[s] publishes it
+ *      each, added in order by one lane, which publishes S[s]
  *   4  write the tile
  *
  * No work-group relies on another one running. A lane that has looked for a block's total

@@ -107,7 +107,7 @@ static inline elem_t round_head(ulong head, bool more, uint leading, ulong minus
 #endif
     const number_t kept = top >> dropped;
     const number_t rest = top & (((number_t)1 << dropped) - 1);
-    const bool up = rest + (kept & 1) > (number_t)1 << (dropped - 1); /* a tie goes to even */
+    const bool up = rest + (kept & 1) > (number_t)1 << (dropped - 1); /* a tie is rounded to even */
     /* The hidden bit adds one to the exponent field, as does a carry out of the fraction. */
     const number_t field = leading - EXACT_FRACTION; /* of an infinity it is larger */
     const number_t rounded = (field << EXACT_FRACTION) + kept + (up ? 1 : 0);

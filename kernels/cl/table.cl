@@ -44,7 +44,7 @@ struct scan_entry {
     ulong superblock_at; /* likewise of superblocks */
 };
 
-/* What a row is found by. */
+/* Kinds of numbers by which a work-group finds its row of the table. */
 #define BY_ITEM   0
 #define BY_REDUCE 1
 #define BY_SPINE  2

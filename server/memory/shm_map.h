@@ -3,7 +3,7 @@
  * full); any thread that accesses a missing page, also a thread of an OpenCL driver, gets
  * SIGBUS. The SIGBUS handler maps zero pages from the missing page to the end of the map and
  * marks the map as broken. Then the request that uses the map fails, and the process continues.
- * Every other SIGBUS goes to the previous handler. Thread: any. */
+ * The previous handler gets every other SIGBUS. Thread: any. */
 #ifndef TALLY_SERVER_SHM_MAP_H
 #define TALLY_SERVER_SHM_MAP_H
 

@@ -119,7 +119,7 @@ static struct dispatch_worker *first_other(struct dispatch *dispatch,
     return first;
 }
 
-/* Decide who takes the next request of the schedule. Returns true if this worker takes the
+/* Decide which worker takes the next request of the schedule. Returns true if this worker takes the
  * request. Otherwise the request is assigned to another worker that serves its class, if there
  * is one. */
 static bool decide(struct dispatch *dispatch, const struct candidate *candidate,
