@@ -8,9 +8,9 @@
  *
  * A line is summed in a window of bits (gpu_wide.cl). Its place is chosen from the largest
  * exponent in the tile alone, which is optimistic: an element far smaller may have bits below the
- * window. First a tile tries windows of 64 bits, except of float64, then all of its lines have
- * windows of 128 bits. In a tile of a longer line, the sums have 64 bits if the sum before the tile
- * and the tile's largest element allow that. gpu_rest scans lines that do not fit one by one
+ * window. First a tile tries narrow sums; if a line does not fit, all of its lines have wide sums. In
+ * a tile of a longer line, the sums are narrow if the sum before the tile and the tile's largest
+ * element allow that. gpu_rest scans lines that do not fit one by one
  * (exact_lines.cl), and lines with NaN or Infinity, lines that begin with -0.0 so that a sum may be
  * -0.0, and lines whose tiles or carry-in are too far apart for one window. No output of such a line
  * was written before, so that its input is whole if input and output are the same memory.
@@ -19,8 +19,8 @@
  * place of its largest element. Sums of n elements have at most top + EXACT_FRACTION + 1 + log2 n
  * bits, so a wide window has room for a depth of 126 - EXACT_FRACTION - log2 n; a line of several
  * tiles uses three quarters, which leaves the rest for tiles of different tops. The place of the line
- * is that of its lowest tile. A window of 64 bits keeps NARROW_SPARE bits for the same purpose, and for
- * a sum before the tile that is larger than the tile's own.
+ * is that of its lowest tile. A narrow window keeps NARROW_SPARE bits for the same purpose, and for a
+ * sum before the tile that is larger than the tile's own.
  *
  * Needs exact_lines.cl, gpu_wide.cl and gpu_tile.cl before it. */
 
@@ -38,19 +38,11 @@ struct record {
 #define LEFT_LOST  1u /* bits below the window, a NaN, an infinity, or exponents far apart */
 #define LEFT_MINUS 2u /* the tile's first element is -0.0 */
 #define LEFT_BITS  2
-#define IS_NARROW  4u /* the sums of the line in the tile have 64 bits */
+#define IS_NARROW  4u /* the sums of the line in the tile may be narrow */
 
-/* The elements of a group stay in registers as integers, of 128 bits only for float64: types of 4
- * bytes must do with 64 registers. */
-#if ELEM_BYTES == 8
-#define HAS_NARROW     false
-#define TILE_IS_WIDE() true
-#define WIDES          GROUP
-#else
-#define HAS_NARROW     true
-#define TILE_IS_WIDE() (wide_tile != 0)
-#define WIDES          1
-#endif
+/* Whether a tile has wide sums: then its elements are converted twice, since types of 4 bytes must do
+ * with 64 registers. */
+#define TILE_IS_WIDE() (!HAS_NARROW || wide_tile != 0)
 
 /* Return the number of bits of an integer. */
 static inline int bits_in(ulong n)
@@ -70,7 +62,7 @@ static inline int wide_depth(__local const struct tile *t)
 
 static inline int narrow_depth(__local const struct tile *t)
 {
-    const int room = 62 - EXACT_FRACTION - bits_in(t->width);
+    const int room = NARROW_BITS - EXACT_FRACTION - bits_in(t->width);
     return (t->flags & ENTRY_SPINE) != 0 ? room - NARROW_SPARE : room;
 }
 
@@ -79,6 +71,11 @@ static inline int window_place(uint peak, int depth)
 {
     const int top = peak_place(peak);
     return top > depth ? top - depth : 0;
+}
+
+static inline int narrow_window(__local const struct tile *t, uint peak)
+{
+    return max(window_place(peak, narrow_depth(t)), NARROW_LEAST);
 }
 
 /* Return whether a line begins with a sum that no number of zeros can make -0.0. */
@@ -99,7 +96,7 @@ static inline bool begins_plus(ulong flags)
     __local part_t tails[CHAINS];                                                     \
     __local uint peaks[LANES]; /* of a line: PEAKS of them, from its first lane on */ \
     __local uint left[LANES];  /* of a line: LEFT_* */                                \
-    __local uint wide_tile;    /* a line has no window of 64 bits */                  \
+    __local uint wide_tile;    /* the sums of a line are not narrow */                \
     __local uint some_left;    /* a line of the tile is left */                       \
     const uint lane = (uint)get_local_id(0);                                          \
     if (lane == 0) {                                                                  \
@@ -110,50 +107,49 @@ static inline bool begins_plus(ulong flags)
     peaks[lane] = 0;                                                                  \
     left[lane] = 0;                                                                   \
     barrier(CLK_LOCAL_MEM_FENCE);                                                     \
-    (void)wide_tile; /* not of float64 */                                             \
     (void)some_left  /* of gpu_scan */
 
 /* Peaks of a line, a power of 2, so that not all of its lanes update one word. */
 #define PEAKS 8
 
-/* Copy the tile to local memory and find the peak of each line. */
-#define LOAD_AND_PEAK()                                                                \
-    tile_begin(&t, in_at, out_at, cells);                                              \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
-    tile_load(&t, in, in_at, cells);                                                   \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                      \
-    (void)atomic_max(&peaks[lane - g.index + g.index % PEAKS], group_peak(&g, cells)); \
+/* Copy the tile to local memory; find the peak of each line. A barrier must follow the latter. */
+#define LOAD_TILE()                       \
+    tile_begin(&t, in_at, out_at, cells); \
+    barrier(CLK_LOCAL_MEM_FENCE);         \
+    tile_load(&t, in, in_at, cells);      \
     barrier(CLK_LOCAL_MEM_FENCE)
+#define FIND_PEAKS()                                                                   \
+    (void)atomic_max(&peaks[lane - g.index + g.index % PEAKS], group_peak(&g, cells))
 
-/* Put the total of each lane's group into `totals`, and chain them; narrow: whether to try windows
- * of 64 bits, at narrow_place. Afterwards `place` is that of the window. */
-#define SUM_GROUPS(narrow, narrow_place, wide_place)                                     \
-    struct wide total = PART_ZERO;                                                       \
-    long numbers[GROUP];                                                                 \
-    struct wide wides[WIDES];                                                            \
-    check_first(&t, &g, cells, left);                                                    \
-    if (HAS_NARROW && !group_narrow(&g, cells, narrow, narrow_place, numbers, &total)) { \
-        (void)atomic_or(&wide_tile, 1);                                                  \
-    }                                                                                    \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                        \
-    const int place = TILE_IS_WIDE() ? (wide_place) : (narrow_place);                    \
-    if (TILE_IS_WIDE() && !group_wide(&g, cells, place, wides, &total)) {                \
-        (void)atomic_or(&left[g.line], LEFT_LOST);                                       \
-    }                                                                                    \
-    totals[SLOT(lane)] = total;                                                          \
-    barrier(CLK_LOCAL_MEM_FENCE);                                                        \
-    if (lane < CHAINS) {                                                                 \
-        chain_totals(totals, tails, t.groups);                                           \
-    }                                                                                    \
+/* Put the total of each lane's group into `totals`, and chain them; narrow: whether to try narrow
+ * sums, at narrow_place. Afterwards `place` is that of the window. */
+#define SUM_GROUPS(narrow, narrow_place, wide_place)                                         \
+    struct wide total = PART_ZERO;                                                           \
+    narrow_t numbers[GROUP];                                                                 \
+    check_first(&t, &g, cells, left);                                                        \
+    if (HAS_NARROW &&                                                                        \
+        !((narrow) && group_narrow(&g, cells, narrow_place, numbers, &total))) {             \
+        (void)atomic_or(&wide_tile, 1);                                                      \
+    }                                                                                        \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+    const int place = TILE_IS_WIDE() ? (wide_place) : (narrow_place);                        \
+    if (TILE_IS_WIDE() && !group_wide(&g, cells, place, &total)) {                           \
+        (void)atomic_or(&left[g.line], LEFT_LOST);                                           \
+    }                                                                                        \
+    totals[SLOT(lane)] = total;                                                              \
+    barrier(CLK_LOCAL_MEM_FENCE);                                                            \
+    if (lane < CHAINS) {                                                                     \
+        chain_totals(totals, tails, t.groups);                                               \
+    }                                                                                        \
     barrier(CLK_LOCAL_MEM_FENCE)
 
 static inline uint group_peak(const struct group *g, __local const elem_t *cells)
 {
+    __local const elem_t *cell = cells + g->first;
     number_t most = 0;
 #pragma unroll
-    for (uint i = 0; i < GROUP; i++) {
-        const uint cell = group_cell(g, i);
-        const number_t magnitude = (number_t)cells[cell] & (number_t)(EXACT_SIGN - 1);
+    for (uint i = 0; i < GROUP; i++, cell += g->step) {
+        const number_t magnitude = (number_t)*cell & (number_t)(EXACT_SIGN - 1);
         most = most < magnitude ? magnitude : most;
     }
     /* Only zeros have the peak 0, also where the shift leaves nothing of a subnormal number. */
@@ -183,36 +179,34 @@ static inline void check_first(__local const struct tile *t, const struct group 
     }
 }
 
-/* Find the elements of the lane's group and their total in a window of 64 bits. Returns false if
- * they do not fit. */
-static inline bool group_narrow(const struct group *g, __local const elem_t *cells, bool narrow,
-                                int place, long numbers[GROUP], struct wide *total)
+/* Find the elements of the lane's group and their total as narrow sums. Returns false if they do not
+ * fit. */
+static inline bool group_narrow(const struct group *g, __local const elem_t *cells, int place,
+                                narrow_t numbers[GROUP], struct wide *total)
 {
-    long sum = 0;
-    bool lost = !narrow;
-    if (narrow) {
+    const narrow_scale_t scale = narrow_scale(place);
+    __local const elem_t *cell = cells + g->first;
+    narrow_t sum = NARROW_ZERO;
+    uint lost = 0;
 #pragma unroll
-        for (uint i = 0; i < GROUP; i++) {
-            const uint cell = group_cell(g, i);
-            numbers[i] = narrow_of(cells[cell], place, &lost);
-            sum += numbers[i];
-        }
+    for (uint i = 0; i < GROUP; i++, cell += g->step) {
+        numbers[i] = narrow_of(*cell, scale, &lost);
+        sum = narrow_add(sum, numbers[i]);
     }
-    *total = (struct wide){(ulong)sum, (ulong)(sum >> 63)};
-    return !lost;
+    *total = narrow_wide(sum, place);
+    return (lost & LOST_BITS) == 0;
 }
 
-/* The same in a window of 128 bits. */
+/* Find their total as a wide sum. */
 static inline bool group_wide(const struct group *g, __local const elem_t *cells, int place,
-                              struct wide wides[WIDES], struct wide *total)
+                              struct wide *total)
 {
+    __local const elem_t *cell = cells + g->first;
     struct wide sum = PART_ZERO;
     bool lost = false;
 #pragma unroll
-    for (uint i = 0; i < GROUP; i++) {
-        const uint cell = group_cell(g, i);
-        wides[i % WIDES] = wide_of(cells[cell], place, &lost);
-        sum = wide_add(sum, wides[i % WIDES]);
+    for (uint i = 0; i < GROUP; i++, cell += g->step) {
+        sum = wide_add(sum, wide_of(*cell, place, &lost));
     }
     *total = sum;
     return !lost;
@@ -230,9 +224,12 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_a
 {
     TILE_MEMORY(BY_REDUCE);
     const struct group g = group_find(&t);
-    LOAD_AND_PEAK();
+    LOAD_TILE();
+    FIND_PEAKS();
+    barrier(CLK_LOCAL_MEM_FENCE);
     const uint peak = line_peak(&t, &g, peaks);
-    SUM_GROUPS(peak < PEAK_SPECIAL, window_place(peak, narrow_depth(&t)),
+    const int narrow_place = narrow_window(&t, peak);
+    SUM_GROUPS(peak < PEAK_SPECIAL && narrow_place <= NARROW_MOST, narrow_place,
                window_place(peak, wide_depth(&t)));
     if (g.line < t.lines && g.index == t.groups - 1) {
         const struct wide sum = wide_add(sum_before(totals, tails, lane - g.index), total);
@@ -266,11 +263,14 @@ static inline void window_carry(__global const acc_t *carried, int *top, int *lo
     }
 }
 
-/* Return whether the sums of a tile fit 64 bits; bits: of a sum of elements of the tile alone. */
-static inline bool is_narrow(struct wide before, int bits)
+/* Return whether the sums of a tile may be narrow; bits: of a sum of elements of the tile alone. */
+static inline bool is_narrow(struct wide before, int bits, int place)
 {
     const ulong minus = (ulong)((long)before.high >> 63);
-    return before.high == minus && (before.low ^ minus) >> 62 == 0 && bits <= 62;
+    const ulong over = NARROW_BITS < 64
+                           ? (before.high ^ minus) | (before.low ^ minus) >> NARROW_BITS % 64
+                           : (before.high ^ minus) >> NARROW_BITS % 64;
+    return over == 0 && bits <= NARROW_BITS && place >= NARROW_LEAST && place <= NARROW_MOST;
 }
 
 /* A work-group replaces the totals of the tiles of some lines by the sums before the tiles. The
@@ -314,7 +314,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count,
         (void)atomic_or(&left[s.own], why);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    const int place = lows[s.own] == NO_PLACE ? 0 : lows[s.own];
+    const int place = lows[s.own] == NO_PLACE ? NARROW_LEAST : lows[s.own];
     /* One bit more for the sum of the carry and the elements. */
     const int bits = tops[s.own] + 1 - place;
     const bool leave = left[s.own] != 0 || bits > 127;
@@ -344,7 +344,8 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count,
     const int tile_room = EXACT_FRACTION + 1 + bits_in(entry->tile_width);
     for (index_t i = s.begin; i < s.end; i++) {
         const struct record total = records[i];
-        const bool narrow = is_narrow(sum, (int)(total.state >> LEFT_BITS) + tile_room - place);
+        const int bits = (int)(total.state >> LEFT_BITS) + tile_room - place;
+        const bool narrow = is_narrow(sum, bits, place);
         records[i] = (struct record){sum, place, leave ? LEFT_LOST : narrow ? IS_NARROW : 0};
         if (!leave && total.place != NO_PLACE) {
             sum = wide_add(sum, wide_up(total.sum, (uint)(total.place - place)));
@@ -375,15 +376,23 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     const struct group g = group_find(&t);
     const bool some = g.line < t.lines;
     struct record before = {PART_ZERO, 0, IS_NARROW};
-    LOAD_AND_PEAK();
-    const uint peak = line_peak(&t, &g, peaks);
-    int narrow_place = window_place(peak, narrow_depth(&t));
-    int wide_place = window_place(peak, wide_depth(&t));
-    if (spine && some) {
+    LOAD_TILE();
+    int narrow_place = NARROW_LEAST;
+    int wide_place = 0;
+    if (!spine) {
+        FIND_PEAKS();
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (!spine) {
+        const uint peak = line_peak(&t, &g, peaks);
+        narrow_place = narrow_window(&t, peak);
+        wide_place = window_place(peak, wide_depth(&t));
+        before.state = peak >= PEAK_SPECIAL            ? LEFT_LOST
+                       : narrow_place <= NARROW_MOST ? IS_NARROW
+                                                     : 0;
+    } else if (some) {
         before = records[record_at(&t, g.line)];
         narrow_place = wide_place = before.place;
-    } else if (peak >= PEAK_SPECIAL) {
-        before.state = LEFT_LOST;
     }
     SUM_GROUPS((before.state & IS_NARROW) != 0, narrow_place, wide_place);
     if (some && g.index == 0) {
@@ -398,24 +407,22 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
         }
     }
     struct wide sum = wide_add(before.sum, sum_before(totals, tails, lane - g.index));
-    bool lost = false;
+    __local elem_t *cell = cells + g.first;
     if (TILE_IS_WIDE()) {
+        bool lost = false;
 #pragma unroll
-        for (uint i = 0; i < GROUP; i++) {
-            const uint cell = group_cell(&g, i);
-            const struct wide number =
-                HAS_NARROW ? wide_of(cells[cell], place, &lost) : wides[i % WIDES];
-            const struct wide after = wide_add(sum, number);
-            cells[cell] = wide_round(exclusive ? sum : after, place);
+        for (uint i = 0; i < GROUP; i++, cell += g.step) {
+            const struct wide after = wide_add(sum, wide_of(*cell, place, &lost));
+            *cell = wide_round(exclusive ? sum : after, place);
             sum = after;
         }
     } else {
-        long running = (long)sum.low;
+        const narrow_scale_t scale = narrow_scale(place);
+        narrow_t running = narrow_from(sum, place);
 #pragma unroll
-        for (uint i = 0; i < GROUP; i++) {
-            const uint cell = group_cell(&g, i);
-            const long after = running + numbers[i];
-            cells[cell] = narrow_round(exclusive ? running : after, place);
+        for (uint i = 0; i < GROUP; i++, cell += g.step) {
+            const narrow_t after = narrow_add(running, numbers[i]);
+            *cell = narrow_round(exclusive ? running : after, scale);
             running = after;
         }
     }

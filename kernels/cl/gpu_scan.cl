@@ -39,11 +39,11 @@
 /* Return the total of the lane's group. */
 static inline acc_t group_total(const struct group *g, __local const elem_t *cells)
 {
+    __local const elem_t *cell = cells + g->first;
     acc_t sum = ACC_ZERO;
 #pragma unroll
-    for (uint i = 0; i < GROUP; i++) {
-        const uint cell = group_cell(g, i);
-        sum = acc_add(sum, load_acc(cells[cell]));
+    for (uint i = 0; i < GROUP; i++, cell += g->step) {
+        sum = acc_add(sum, load_acc(*cell));
     }
     return sum;
 }
@@ -120,11 +120,11 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     if ((t.flags & ENTRY_SPINE) != 0 && g.line < t.lines) {
         sum = acc_add(records[record_at(&t, g.line)], sum);
     }
+    __local elem_t *cell = cells + g.first;
 #pragma unroll
-    for (uint i = 0; i < GROUP; i++) {
-        const uint cell = group_cell(&g, i);
-        const acc_t after = acc_add(sum, load_acc(cells[cell]));
-        cells[cell] = store_elem(exclusive ? sum : after);
+    for (uint i = 0; i < GROUP; i++, cell += g.step) {
+        const acc_t after = acc_add(sum, load_acc(*cell));
+        *cell = store_elem(exclusive ? sum : after);
         sum = after;
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -206,7 +206,7 @@ struct group {
     uint line;  /* in the tile; may be `lines` or more: then the lane has no line */
     uint index; /* in its line; it may lie behind the last element of the line */
     uint first; /* place in local memory of its first element in the order of traversal */
-    int step;   /* to the place of the next one: 1, or -1 */
+    long step;  /* to the place of the next one: 1, or -1 */
 };
 
 static inline struct group group_find(__local const struct tile *t)
@@ -222,12 +222,6 @@ static inline struct group group_find(__local const struct tile *t)
     g.first = CELL(at * GROUP) + (reverse ? GROUP - 1 : 0);
     g.step = reverse ? -1 : 1;
     return g;
-}
-
-/* Return the place of the i-th element of a group in the order of traversal. */
-static inline uint group_cell(const struct group *g, uint i)
-{
-    return g->step > 0 ? g->first + i : g->first - i;
 }
 
 /* Find where each line of the tile begins: the offset of its element with the lowest index in the

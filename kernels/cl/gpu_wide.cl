@@ -1,15 +1,28 @@
-/* Sums of floats in a window, for GPUs: integers of 64 or 128 bits, multiples of 2^place units
- * (exact.cl). Additions are exact and associative. Needs exact.cl before it.
+/* Sums of floats in a window, for GPUs: multiples of 2^place units (exact.cl). Additions are exact and
+ * associative.
  *
- *   narrow_of(x, place, &lost)  an element as a multiple of 2^place units, in 64 bits; sets `lost` if
- *                               the element is no such multiple. Not for float64
- *   wide_of(x, place, &lost)    the same in 128 bits
- *   narrow_round(n, place), wide_round(w, place)
- *                               the bits of the element nearest to a multiple of 2^place units; of
- *                               0: +0.0
+ *   wide_of(x, place, &lost)    an element, as an integer of 128 bits; sets `lost` if the element is
+ *                               no multiple of 2^place units
+ *   wide_round(w, place)        the bits of the element nearest to a sum; of 0: +0.0
  *   wide_up(w, n)               w * 2^n
  *
- * The caller chooses a place so that every sum fits. */
+ * and the same of sums whose magnitude has at most NARROW_BITS bits, which takes fewer instructions:
+ *
+ *   narrow_scale(place)         what the functions below need of a place; it lies between NARROW_LEAST and
+ *                               NARROW_MOST
+ *   narrow_of(x, scale, &lost)  an element; sets a bit of `lost` that LOST_BITS has
+ *   narrow_add(a, b)
+ *   narrow_round(n, scale)
+ *   narrow_from(w, place), narrow_wide(n, place)
+ *                               from an integer of 128 bits, and to one
+ *
+ * The caller chooses a place so that every sum fits.
+ *
+ * A narrow sum of float64 is a pair of float64 numbers; of other types it is an integer of 64 bits. The
+ * arithmetic of floats is exact here, but for the last step, which rounds once: conversions, additions
+ * and powers of 2 as factors are correctly rounded on every device, and no result but that of
+ * narrow_round() needs to be rounded. A device may replace a subnormal number of float32 by zero: such
+ * an element sets `lost`. */
 struct wide {
     ulong low;
     ulong high; /* two's complement */
@@ -83,13 +96,6 @@ static inline struct wide wide_of(elem_t bits, int place, bool *lost)
     return (struct wide){low, (w.high ^ minus) + (minus != 0 && low == 0 ? 1 : 0)};
 }
 
-static inline long narrow_of(elem_t bits, int place, bool *lost)
-{
-    uint up;
-    const long number = (long)((ulong)number_above(bits, place, &up, lost) << up % 64);
-    return ((ulong)bits & EXACT_SIGN) != 0 ? 0 - number : number;
-}
-
 /* Return the bits of a number other than 0. head: its 64 bits from the leading 1 on; more: a lower
  * bit is set; leading: the place of the leading 1, in units; minus: all bits set if negative. */
 static inline elem_t round_head(ulong head, bool more, uint leading, ulong minus)
@@ -131,7 +137,153 @@ static inline elem_t wide_round(struct wide w, int place)
     return round_head(head, next << zeros != 0, (two ? 127 : 63) - zeros + (uint)place, minus);
 }
 
-static inline elem_t narrow_round(long n, int place)
+/* ---- narrow sums ---- */
+
+#if defined(ELEM_F64) && defined(cl_khr_fp64)
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define HAS_NARROW  true
+#define NARROW_BITS 92
+#define NARROW_LEAST 0
+#define NARROW_MOST  1960 /* no sum is infinite before it is rounded */
+#define LOST_BITS   1u
+
+/* A multiple of 2^(place + NARROW_LOW) units, and one of 2^place units. Neither has more than 53 bits:
+ * an element adds less than 2^(NARROW_LOW - 1) to the low part, and a tile has 2^11 elements. */
+#define NARROW_LOW 41
+typedef struct {
+    double high;
+    double low;
+} narrow_t;
+#define NARROW_ZERO ((narrow_t){0, 0})
+
+/* A sum of x and such a number is rounded to a multiple of the unit of a part. */
+typedef narrow_t narrow_scale_t;
+
+static inline double round_to(int place)
+{
+    return as_double((ulong)(place + 1) << EXACT_FRACTION | EXACT_HIDDEN >> 1);
+}
+
+/* Return 2^place units. */
+static inline double unit_of(int place)
+{
+    return as_double(place < EXACT_FRACTION ? 1UL << place
+                                            : (ulong)(place - EXACT_FRACTION + 1) << EXACT_FRACTION);
+}
+
+static inline narrow_scale_t narrow_scale(int place)
+{
+    return (narrow_scale_t){round_to(place + NARROW_LOW), round_to(place)};
+}
+
+static inline narrow_t narrow_of(elem_t bits, narrow_scale_t scale, uint *lost)
+{
+    const double x = as_double(bits);
+    const double high = (x + scale.high) - scale.high;
+    const double low = x - high;
+    *lost |= (low + scale.low) - scale.low != low ? LOST_BITS : 0;
+    return (narrow_t){high, low};
+}
+
+static inline narrow_t narrow_add(narrow_t a, narrow_t b)
+{
+    return (narrow_t){a.high + b.high, a.low + b.low};
+}
+
+static inline elem_t narrow_round(narrow_t n, narrow_scale_t scale)
+{
+    (void)scale;
+    return as_ulong(n.high + n.low);
+}
+
+static inline narrow_t narrow_from(struct wide w, int place)
+{
+    const long high = (long)(w.low >> NARROW_LOW | w.high << (64 - NARROW_LOW));
+    const long low = (long)(w.low & ((1UL << NARROW_LOW) - 1));
+    return (narrow_t){convert_double(high) * unit_of(place + NARROW_LOW),
+                      convert_double(low) * unit_of(place)};
+}
+
+static inline struct wide narrow_wide(narrow_t n, int place)
+{
+    bool lost = false;
+    return wide_add(wide_of(as_ulong(n.high), place, &lost), wide_of(as_ulong(n.low), place, &lost));
+}
+
+#else
+#define HAS_NARROW  (ELEM_BYTES < 8)
+#define NARROW_BITS 62
+typedef long narrow_t;
+#define NARROW_ZERO 0
+
+static inline narrow_t narrow_add(narrow_t a, narrow_t b)
+{
+    return a + b;
+}
+
+static inline narrow_t narrow_from(struct wide w, int place)
+{
+    (void)place;
+    return (long)w.low;
+}
+
+static inline struct wide narrow_wide(narrow_t n, int place)
+{
+    (void)place;
+    return (struct wide){(ulong)n, (ulong)(n >> 63)};
+}
+
+#if defined(ELEM_F32)
+#define NARROW_LEAST EXACT_FRACTION /* 2^place units is no subnormal number */
+#define NARROW_MOST  ((int)EXACT_EXPONENTS)
+#define LOST_BITS    ((uint)EXACT_SIGN - 1)
+
+/* 2^place units, and its reciprocal. */
+typedef struct {
+    float unit;
+    float inverse;
+} narrow_scale_t;
+
+static inline narrow_scale_t narrow_scale(int place)
+{
+    const uint field = (uint)(place - NARROW_LEAST) + 1;
+    return (narrow_scale_t){as_float(field << EXACT_FRACTION),
+                            as_float((254 - field) << EXACT_FRACTION)};
+}
+
+static inline narrow_t narrow_of(elem_t bits, narrow_scale_t scale, uint *lost)
+{
+    const narrow_t n = convert_long_rtz(as_float(bits) * scale.inverse);
+    *lost |= as_uint(convert_float_rte(n) * scale.unit) ^ bits;
+    return n;
+}
+
+static inline elem_t narrow_round(narrow_t n, narrow_scale_t scale)
+{
+    return as_uint(convert_float_rte(n) * scale.unit);
+}
+#else
+/* By integers alone: a conversion to float32 would round, and then the one to 16 bits again. */
+#define NARROW_LEAST 0
+#define NARROW_MOST  ((int)EXACT_EXPONENTS)
+#define LOST_BITS    1u
+typedef int narrow_scale_t; /* the place */
+
+static inline narrow_scale_t narrow_scale(int place)
+{
+    return place;
+}
+
+static inline narrow_t narrow_of(elem_t bits, narrow_scale_t place, uint *lost)
+{
+    uint up;
+    bool below = false;
+    const narrow_t n = (long)((ulong)number_above(bits, place, &up, &below) << up % 64);
+    *lost |= below ? LOST_BITS : 0;
+    return ((ulong)bits & EXACT_SIGN) != 0 ? 0 - n : n;
+}
+
+static inline elem_t narrow_round(narrow_t n, narrow_scale_t place)
 {
     const ulong minus = (ulong)(n >> 63);
     const ulong magnitude = ((ulong)n ^ minus) - minus;
@@ -141,3 +293,5 @@ static inline elem_t narrow_round(long n, int place)
     const uint zeros = (uint)clz(magnitude);
     return round_head(magnitude << zeros, false, 63 - zeros + (uint)place, minus);
 }
+#endif
+#endif

@@ -61,4 +61,7 @@ OVERLOADED ulong abs(long x)
     return x < 0 ? 0 - (ulong)x : (ulong)x;
 }
 
-#define isnan(x) ((x) != (x))
+#define isnan(x)             ((x) != (x))
+#define convert_long_rtz(x)  ((long)(x))
+#define convert_float_rte(n) ((float)(n))
+#define convert_double(n)    ((double)(n))

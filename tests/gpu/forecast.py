@@ -11,8 +11,9 @@ reduce-then-scan and, of integers, by look-back, as simulate.py does, compares t
                               element needs once: 2.0 is a copy, 3.0 reads the tensor twice
     of a copy                 the forecast for an H100: least and most
 
-A streaming multiprocessor of an H100 issues 4 instructions of a warp in each cycle, but its integer units take only
-2: the forecast has both limits, since ptxas lets the units of floats do a part of the integer arithmetic.
+A streaming multiprocessor of an H100 issues 4 instructions of a warp in each cycle. Its units for integers and those
+for float64 take 2 each, those for float32 take 4: the forecast has both limits. Conversions between floats and
+integers of 64 bits take two cycles each in units of their own, which are not the limit here.
 Elements are normally distributed numbers, or random bits of integers. The command fails if a line of floats is left
 for gpu_rest: then these figures would say nothing.
 """
@@ -42,6 +43,7 @@ class Fixed(simulate.Case):
         self.size, self.fraction = simulate.TYPES[dtype]
         self.draw, self.in_place, self.cut, self.partition = random.Random(1), False, None, 0
         strides = [sizes[1], 1]
+        self.options = ""
         self.pieces = [simulate.Piece(sizes, 1, strides, strides, (False, False))]
         self.in_elements = self.out_elements = sizes[0] * sizes[1]
 

@@ -63,6 +63,10 @@ LEAST_AND_MOST(int)
 LEAST_AND_MOST(uint)
 LEAST_AND_MOST(ulong)
 
+#define convert_long_rtz(x)  ((long)(x))
+#define convert_float_rte(n) ((float)(n))
+#define convert_double(n)    ((double)(n))
+
 OVERLOADED ulong clz(ulong x)
 {
     return x != 0 ? (ulong)__builtin_clzl(x) : 64;

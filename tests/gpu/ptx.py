@@ -27,6 +27,7 @@ import numpy
 U8, U16, U32, U64 = numpy.uint8, numpy.uint16, numpy.uint32, numpy.uint64
 UNSIGNED = {8: U8, 16: U16, 32: U32, 64: U64}
 SIGNED = {8: numpy.int8, 16: numpy.int16, 32: numpy.int32, 64: numpy.int64}
+FLOATS = {32: numpy.float32, 64: numpy.float64}
 GLOBAL = 1 << 44  # the address of the first byte of memory
 STACK = 1 << 40  # generic addresses of a lane's stack
 LINE = 128  # bytes of a cache line
@@ -161,13 +162,22 @@ class Kernel:
             return f"U64({self.symbols[operand]})"
         if width == 1:
             return f"TRUTH[{int(operand, 0) & 1}]"
+        if operand[:2] in ("0f", "0d"):  # the bits of a float
+            return f"U{width}(0x{operand[2:]})"
         return f"U{width}({int(operand.rstrip('U'), 0) & ((1 << width) - 1)})"
 
     def _typed(self, operand, kind):
-        """The same as a number of a type: s32, u16, b64."""
+        """The same as a number of a type: s32, u16, b64, f32."""
         width = int(kind[1:])
         value = self._value(operand, width)
-        return f"{value}.view(I{width})" if kind[0] == "s" else value
+        if kind == "f32":
+            return f"g.flush({value}.view(F32))"
+        return f"{value}.view({VIEWS[kind[0]]}{width})" if kind[0] in "sf" else value
+
+    def _float(self, register, value, width):
+        """Assign a float that is the result of arithmetic."""
+        value = f"g.flush({value})" if width == 32 else value
+        self._assign(register, f"({value}).view(U{width})", width)
 
     def _assign(self, register, value, width, signed=False):
         """A result narrower than its register is extended as its type says."""
@@ -284,9 +294,17 @@ class Kernel:
 
     def _cvt(self, _, parts, args):
         to, source = parts[-2:]
+        width = int(to[1:])
+        form = CONVERSIONS.get((*parts[1:-2], to[0], source[0]))
+        if form:
+            value = form.format(self._typed(args[1], source), W=width)
+            if to[0] == "f":
+                self._float(args[0], value, width)
+            else:
+                self._assign(args[0], f"({value}).view(U{width})", width)
+            return
         if len(parts) != 3 or "f" in to + source:
             raise Fault(f"no {'.'.join(parts)}")
-        width = int(to[1:])
         target = f"I{width}" if source[0] == "s" else f"U{width}"
         self._assign(
             args[0],
@@ -298,7 +316,9 @@ class Kernel:
     def _setp(self, _, parts, args):
         signs = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
         signs |= {"lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
-        if len(parts) != 3 or parts[2][0] == "f":
+        if parts[2][0] == "f":
+            signs = {"eq": "==", "neu": "!="}  # of a NaN as NumPy compares
+        if len(parts) != 3 or parts[1] not in signs:
             raise Fault(f"no {'.'.join(parts)}")
         first, second = (self._typed(a, parts[2]) for a in args[1:3])
         self._assign(args[0], f"{first} {signs[parts[1]]} {second}", 1)
@@ -331,8 +351,14 @@ class Kernel:
             value = COUNTS[parts[0]].format(self._value(args[1], width), W=width)
             self._assign(args[0], value, 32)
             return
+        if kind[0] == "f":
+            if ".".join(parts[:-1]) not in FLOAT_FORMS:
+                raise Fault(f"no {statement}")
+            form = FLOAT_FORMS[".".join(parts[:-1])]
+            self._float(args[0], form.format(*(self._typed(a, kind) for a in args[1:])), width)
+            return
         name = ".".join(p for p in parts[:-1] if p not in ("rn", "lo"))
-        if width > 1 and kind[0] == "f" or f"{name}.{kind[0]}" not in FORMS and name not in FORMS:
+        if f"{name}.{kind[0]}" not in FORMS and name not in FORMS:
             raise Fault(f"no {statement}")
         form, types, wide = FORMS.get(f"{name}.{kind[0]}") or FORMS[name]
         types = (types * len(args))[: len(args) - 1] if len(types) == 1 else types
@@ -355,6 +381,8 @@ def issue_slots(statement):
     if name in ("mov", "cvta", "ret", "exit") or "param" in parts:
         return 0
     if name in ("ld", "st", "atom", "red", "bra", "bar", "barrier", "membar", "fence"):
+        return 1
+    if "f32" in parts or "f64" in parts:
         return 1
     if name in ("div", "rem"):
         return 20 if kind[1:] == "32" else 80
@@ -494,6 +522,15 @@ def divide(x, y, remainder):
     return rest if remainder else (x - rest) // y
 
 
+def truncate(x, kind):
+    """To an integer, towards zero; a number out of range becomes the nearest one in range, a NaN 0."""
+    limits = numpy.iinfo(kind)
+    least = x.dtype.type(limits.min)
+    inside = (x >= least) & (x < -least)
+    over = select(x > 0, kind(limits.max), select(x < 0, kind(limits.min), kind(0)))
+    return select(inside, select(inside, x, x.dtype.type(0)).astype(kind), over)
+
+
 HELPERS = {
     "where": numpy.where,
     "minimum": numpy.minimum,
@@ -501,6 +538,7 @@ HELPERS = {
     "TRUTH": (numpy.bool_(False), numpy.bool_(True)),
     **{f"U{width}": kind for width, kind in UNSIGNED.items()},
     **{f"I{width}": kind for width, kind in SIGNED.items()},
+    **{f"F{width}": kind for width, kind in FLOATS.items()},
     **{
         function.__name__: function
         for function in (
@@ -511,7 +549,15 @@ HELPERS = {
             multiply_high,
             multiply_high_signed,
         )
-        + (leading_zeros, numpy.bitwise_count, extract_field, insert_field, permute, divide)
+        + (
+            truncate,
+            leading_zeros,
+            numpy.bitwise_count,
+            extract_field,
+            insert_field,
+            permute,
+            divide,
+        )
     },
 }
 # Instruction: (expression, types of the operands, width of the result in that of the type).
@@ -547,6 +593,15 @@ FORMS = {
     "bfi": ("insert_field({0}, {1}, {2}, {3}, {W})", "uunn", 1),
     "prmt": ("permute({0}, {1}, {2})", "u", 1),
 }
+# Floats, each result rounded to nearest even.
+FLOAT_FORMS = {"add.rn": "{0} + {1}", "sub.rn": "{0} - {1}", "mul.rn": "{0} * {1}"}
+# Rounding, type of the result, type of the operand.
+CONVERSIONS = {
+    ("rn", "f", "s"): "{0}.astype(F{W})",
+    ("rn", "f", "u"): "{0}.astype(F{W})",
+    ("rzi", "s", "f"): "truncate({0}, I{W})",
+}
+VIEWS = {"s": "I", "f": "F"}
 # The same of instructions whose result has 32 bits, whatever their type.
 COUNTS = {"clz": "leading_zeros({0}, {W})", "popc": "bitwise_count({0}).astype(U32)"}
 # With a carry: (the result, the carry after it).
@@ -637,6 +692,12 @@ class Group:
     def fault(self, what, at, lane=0):
         statement = self.kernel.statements[at]
         raise Fault(f"{self.kernel.name}, group {self.number}, lane {lane}: {what}: {statement}")
+
+    def flush(self, x):
+        """A float32 as the device reads or writes it: a GPU may replace subnormal numbers by zeros."""
+        if not self.machine.flushes:
+            return x
+        return select(abs(x) < numpy.finfo(x.dtype).tiny, numpy.copysign(x.dtype.type(0), x), x)
 
     # ---- running ----
 
@@ -1014,6 +1075,7 @@ class Machine:
         self.memory, self.weak, self.steps_max = memory, weak, steps_max
         self.random = random.Random(seed)
         self.fresh = numpy.random.default_rng(seed)
+        self.flushes = self.random.random() < 0.5
         self.steps = 0
         self.meter = None
 

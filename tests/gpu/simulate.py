@@ -182,6 +182,8 @@ class Case:
             # A line in place: work-groups sum blocks from input that other work-groups may have
             # overwritten, so the sums are right only if the fences work.
             self.in_place, self.test = True, 1
+        # Some GPUs have no float64: compilers then do not define the macro of the extension.
+        self.options = "-Xclang -cl-ext=-cl_khr_fp64" if draw.random() < 0.3 else ""
         self.pieces, self.cut, self.few_tiles = [], None, few_tiles
         alone = few_tiles or draw.random() < (
             0.3 if self.fraction or family != "look-back" else 0.7
@@ -320,6 +322,7 @@ class Host:
             )
         self.kernels = {}  # of PTX, by its text
         self.texts, self.options = {}, {}  # of the programs of a case, by number
+        self.more_options = ""  # of all programs of a case
 
     def say(self, line):
         self.child.stdin.write(line.encode() + b"\n")
@@ -335,6 +338,7 @@ class Host:
         """Run a case; returns ({(kernel, type, offsets): launches}, steps). change: of the PTX. meter: a ptx.Meter
         for the accesses of the elements."""
         out_elements = 0 if case.in_place else case.out_elements
+        self.more_options = case.options
         lines = 0
         if case.cut:
             lines = numpy.prod(case.pieces[0].sizes) // case.pieces[0].sizes[case.pieces[0].axis]
@@ -409,7 +413,8 @@ class Host:
 
     def _interpret(self, machine, words, change, ran):
         program, name, groups, lanes, top, *arguments = words
-        text = compile_text(self.texts[program], self.options[program], self.folder)
+        options = f"{self.options[program]} {self.more_options}"
+        text = compile_text(self.texts[program], options, self.folder)
         if change:
             text = change(text)
         if text not in self.kernels:

@@ -172,7 +172,7 @@ static void sums_never_fall(const void *context)
 }
 
 /* Lines whose tiles on a GPU differ in size, each with numbers far smaller: some sums of a line fit the
- * window of 64 bits that its elements fit (gpu_exact.cl), others need 128. */
+ * narrow window that its elements fit (gpu_exact.cl), others need 128 bits. */
 static void sums_outgrow_windows(const void *context)
 {
     enum {
