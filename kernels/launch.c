@@ -7,7 +7,7 @@
  *   GPU          reduce, then scan (gpu_scan.cl): the scan itself, after two launches for the sums
  *                before tiles if a line exceeds a tile or has a carry
  *   GENERIC      one work-item a line, for enough columns to fill the device
- *   EXACT_GPU    reduce, then scan (gpu_exact.cl), and a launch for the lines that these leave
+ *   EXACT_GPU    reduce, then scan (gpu_exact.cl), and the same again for the lines that these leave
  *   EXACT_LINES  as GENERIC
  *
  * A table has an entry for each piece, then a row for each dimension of the pieces, then the
@@ -146,10 +146,10 @@ struct launch_table {
     cl_uint entry_count;
     cl_ulong items;     /* work items of all pieces */
     cl_ulong totals_at; /* offset of the totals of partitions, in words; 0: no line is cut */
-    cl_ulong lines;
-    cl_ulong records; /* tiles of the pieces with ENTRY_SPINE */
-    cl_ulong reduces; /* work-groups of gpu_reduce for them */
-    cl_ulong spines;  /* likewise of gpu_spine */
+    cl_ulong parts;     /* tiles of all lines */
+    cl_ulong records;   /* tiles of the pieces with ENTRY_SPINE */
+    cl_ulong reduces;   /* work-groups of gpu_reduce for them */
+    cl_ulong spines;    /* likewise of gpu_spine */
     /* look-back */
     cl_ulong blocks;
     cl_ulong superblocks;
@@ -162,12 +162,12 @@ static void number_entry(struct scan_entry *entry, uint64_t items, struct launch
     entry->first[BY_ITEM] = table->items;
     entry->first[BY_REDUCE] = table->reduces;
     entry->first[BY_SPINE] = table->spines;
-    entry->first[BY_LINE] = table->lines;
+    entry->first[BY_PART] = table->parts;
     entry->record_at = table->records;
     entry->superblock_at = table->superblocks;
     entry->block_at = table->blocks;
     table->items += items;
-    table->lines += entry->lines;
+    table->parts += entry->lines * entry->tiles;
     table->blocks += entry->lines * entry->blocks;
     table->superblocks += entry->lines * entry->superblocks;
     if ((entry->flags & ENTRY_SPINE) != 0) {
@@ -237,8 +237,8 @@ static enum status grow_scratch(const struct opencl *device, struct opencl_buffe
 }
 
 /* Enqueue the launches of gpu_scan.cl or gpu_exact.cl: if a piece needs sums from outside its tiles,
- * the totals of tiles and the sums before them; then the scan; for floats also the lines that the
- * scan leaves. */
+ * the totals of tiles and the sums before them; then the scan; for floats the same again for the lines
+ * that the scan leaves. */
 static enum status run_tiles(struct launcher *launcher, const struct scan_set *set,
                              const cl_kernel *kernels, const struct launch_table *table,
                              uint32_t *launches, struct error *err)
@@ -246,12 +246,12 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
     const struct opencl *device = launcher->device;
     const enum dtype dtype = set->pieces[0].plan->dtype;
     const bool floats = dtype_is_float(dtype);
-    const uint64_t record_bytes = floats ? EXACT_RECORD_BYTES : scan_carry_bytes(dtype);
     if (floats) {
-        TRY(grow_scratch(device, &launcher->left, table->lines, err));
+        TRY(grow_scratch(device, &launcher->left, table->parts, err));
     }
     if (table->spines > 0) {
-        TRY(grow_scratch(device, &launcher->records, record_bytes * table->records, err));
+        const uint64_t bytes = scan_carry_bytes(dtype) * table->records;
+        TRY(grow_scratch(device, &launcher->records, bytes, err));
     }
     cl_mem mem = launcher->table.mem;
     const struct opencl_arg reduce[] = {
@@ -270,19 +270,43 @@ static enum status run_tiles(struct launcher *launcher, const struct scan_set *s
                                       OPENCL_ARG(table->entry_count),
                                       OPENCL_ARG(launcher->records.mem),
                                       OPENCL_ARG(launcher->left.mem)};
-    const struct opencl_arg rest[] = {
-        OPENCL_ARG(set->in),      OPENCL_ARG(set->out),          OPENCL_ARG(set->carry),
-        OPENCL_ARG(mem),          OPENCL_ARG(table->entry_at),   OPENCL_ARG(table->entry_count),
-        OPENCL_ARG(table->lines), OPENCL_ARG(launcher->left.mem)};
+    const struct opencl_arg rest_reduce[] = {OPENCL_ARG(set->in),
+                                             OPENCL_ARG(mem),
+                                             OPENCL_ARG(table->entry_at),
+                                             OPENCL_ARG(table->entry_count),
+                                             OPENCL_ARG(table->parts),
+                                             OPENCL_ARG(launcher->left.mem),
+                                             OPENCL_ARG(launcher->records.mem)};
+    const struct opencl_arg rest_spine[] = {OPENCL_ARG(mem),
+                                            OPENCL_ARG(table->entry_at),
+                                            OPENCL_ARG(table->entry_count),
+                                            OPENCL_ARG(table->parts),
+                                            OPENCL_ARG(launcher->left.mem),
+                                            OPENCL_ARG(launcher->records.mem),
+                                            OPENCL_ARG(set->carry)};
+    const struct opencl_arg rest_scan[] = {OPENCL_ARG(set->in),
+                                           OPENCL_ARG(set->out),
+                                           OPENCL_ARG(mem),
+                                           OPENCL_ARG(table->entry_at),
+                                           OPENCL_ARG(table->entry_count),
+                                           OPENCL_ARG(table->parts),
+                                           OPENCL_ARG(launcher->left.mem),
+                                           OPENCL_ARG(launcher->records.mem)};
+    const uint64_t rest = table->spines > 0 ? table->parts : 0;
     const struct opencl_launch steps[] = {
         {kernels[SCAN_KERNEL_GPU_REDUCE], reduce, ARRAY_COUNT(reduce), table->reduces * LANES,
          LANES},
         {kernels[SCAN_KERNEL_GPU_SPINE], spine, ARRAY_COUNT(spine), table->spines * LANES,
          LANES},
         {kernels[SCAN_KERNEL_GPU_SCAN], scan, ARRAY_COUNT(scan), table->items * LANES, LANES},
-        {kernels[SCAN_KERNEL_GPU_REST], rest, ARRAY_COUNT(rest), table->lines, LOCAL_SIZE_GPU},
+        {kernels[SCAN_KERNEL_GPU_REST_REDUCE], rest_reduce, ARRAY_COUNT(rest_reduce), rest,
+         LOCAL_SIZE_GPU},
+        {kernels[SCAN_KERNEL_GPU_REST_SPINE], rest_spine, ARRAY_COUNT(rest_spine), rest,
+         LOCAL_SIZE_GPU},
+        {kernels[SCAN_KERNEL_GPU_REST_SCAN], rest_scan, ARRAY_COUNT(rest_scan), table->parts,
+         LOCAL_SIZE_GPU},
     };
-    for (size_t i = 0; i < (floats ? ARRAY_COUNT(steps) : SCAN_KERNEL_GPU_REST); i++) {
+    for (size_t i = 0; i < (floats ? ARRAY_COUNT(steps) : SCAN_KERNEL_GPU_REST_REDUCE); i++) {
         if (steps[i].items > 0) {
             TRY(opencl_enqueue(device, &steps[i], launches, err));
         }

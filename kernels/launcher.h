@@ -29,7 +29,7 @@ struct launcher {
     struct programs programs;
     struct table table;
     struct opencl_buffer records;  /* owned: sums of tiles (kernels for GPUs) */
-    struct opencl_buffer left;     /* owned: a byte of each line of floats (gpu_exact.cl) */
+    struct opencl_buffer left;     /* owned: which lines of floats are left (gpu_exact.cl) */
     struct opencl_buffer lookback; /* owned: sums that the work-groups of a launch publish */
     bool looks_back[DTYPE_COUNT];  /* look-back trial passed; SCAN_LOOKBACK_ON needs none */
     struct scan_entry *entries;    /* owned: entries of the table that is being filled */

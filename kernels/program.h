@@ -12,7 +12,9 @@ enum {
     SCAN_KERNEL_GPU_REDUCE = 0,
     SCAN_KERNEL_GPU_SPINE,
     SCAN_KERNEL_GPU_SCAN,
-    SCAN_KERNEL_GPU_REST,  /* sums of floats */
+    SCAN_KERNEL_GPU_REST_REDUCE, /* this one and the next two: sums of floats */
+    SCAN_KERNEL_GPU_REST_SPINE,
+    SCAN_KERNEL_GPU_REST_SCAN,
     SCAN_KERNEL_TOTALS = 1 /* variants for exact sums; index 0 is the scan */
 };
 

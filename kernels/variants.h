@@ -37,7 +37,7 @@ struct scan_set {
 };
 
 enum {
-    SCAN_KERNELS_MAX = 4,
+    SCAN_KERNELS_MAX = 6,
     SCAN_VARIANT_SOURCES = 10
 };
 

@@ -4,16 +4,20 @@
  *   gpu_reduce  total and window of every tile of every line    reads the tensor once
  *   gpu_spine   totals of tiles -> sums before the tiles        some bytes of each tile
  *   gpu_scan    these sums and the elements -> outputs          reads and writes the tensor once
- *   gpu_rest    the lines that the others left                  usually none
+ *
+ * and for the lines that these leave, usually none, the same by the sums of exact.cl:
+ *
+ *   gpu_rest_reduce, gpu_rest_spine, gpu_rest_scan
  *
  * A line is summed in a window of bits (gpu_wide.cl). Its place is chosen from the largest
  * exponent in the tile alone, which is optimistic: an element far smaller may have bits below the
  * window. First a tile tries narrow sums; if a line does not fit, all of its lines have wide sums. In
  * a tile of a longer line, the sums are narrow if the sum before the tile and the tile's largest
- * element allow that. gpu_rest scans lines that do not fit one by one
- * (exact_lines.cl), and lines with NaN or Infinity, lines that begin with -0.0 so that a sum may be
- * -0.0, and lines whose tiles or carry-in are too far apart for one window. No output of such a line
- * was written before, so that its input is whole if input and output are the same memory.
+ * element allow that. Lines that do not fit are left, and lines with NaN or Infinity, lines that
+ * begin with -0.0 so that a sum may be -0.0, and lines whose tiles or carry-in are too far apart for
+ * one window. No output of such a line is written before gpu_rest_scan, so that its input is whole if
+ * input and output are the same memory. There a work-item has a tile of a line: a line with one NaN
+ * would keep one work-item busy for seconds.
  *
  * Bits: in a tile of a line of n elements, place = top - depth, where 2^top is the unit in the last
  * place of its largest element. Sums of n elements have at most top + EXACT_FRACTION + 1 + log2 n
@@ -24,7 +28,8 @@
  *
  * Needs exact_lines.cl, gpu_wide.cl and gpu_tile.cl before it. */
 
-/* A tile of a line: total in multiples of 2^place units, written by gpu_reduce; then the sum before
+/* A tile of a line, in the scratch memory that later holds the exact sums of lines that are left; no
+ * acc_t is smaller. Its total in multiples of 2^place units, written by gpu_reduce; then the sum before
  * the tile in multiples of 2^place units, written by gpu_spine. */
 struct record {
     struct wide sum;
@@ -352,7 +357,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count,
         }
     }
     if (s.first) {
-        lines_left[entry->first[BY_LINE] + s.line] = leave ? 1 : 0;
+        lines_left[entry->first[BY_PART] + s.line * entry->tiles] = leave ? 1 : 0;
     }
     if (s.last && !leave && (entry->flags & ENTRY_CARRY_OUT) != 0) {
         struct exact after;
@@ -403,7 +408,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
             (void)atomic_or(&some_left, 1);
         }
         if (!spine) {
-            lines_left[t.entry->first[BY_LINE] + t.line + g.line] = leave ? 1 : 0;
+            lines_left[t.entry->first[BY_PART] + t.line + g.line] = leave ? 1 : 0;
         }
     }
     struct wide sum = wide_add(before.sum, sum_before(totals, tails, lane - g.index));
@@ -430,16 +435,84 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     tile_store(&t, out, out_at, cells, some_left != 0, left);
 }
 
-/* A work-item scans a line that the other kernels left. */
-__kernel void gpu_rest(__global const elem_t *in, __global elem_t *out, __global acc_t *carry,
-                       __global const ulong *table, ulong entry_at, uint count, ulong lines,
-                       __global const uchar *lines_left)
+/* ---- lines that are left ---- */
+
+/* The part of a work-item: a tile of one line. */
+struct part {
+    __global const struct scan_entry *entry;
+    index_t line;
+    index_t number; /* of the tile */
+    index_t begin;  /* elements, in the order of traversal */
+    index_t end;
+    index_t record; /* its place among the sums, if `spine` */
+    bool spine;
+    bool left; /* the line is left; else no other member is set */
+};
+
+static inline struct part part_find(__global const ulong *table, ulong entry_at, uint count,
+                                    ulong parts, __global const uchar *lines_left)
 {
-    const ulong line = get_global_id(0);
-    if (line < lines && lines_left[line] != 0) {
+    const ulong number = get_global_id(0);
+    struct part p = {.left = false};
+    if (number < parts) {
         index_t own;
-        __global const struct scan_entry *e =
-            find_entry(table, entry_at, count, BY_LINE, line, &own);
-        scan_line(in, out, carry, e, own);
+        __global const struct scan_entry *entry =
+            find_entry(table, entry_at, count, BY_PART, number, &own);
+        const index_t tiles = (index_t)entry->tiles;
+        const index_t line = own / tiles;
+        if (lines_left[entry->first[BY_PART] + line * tiles] != 0) {
+            p.entry = entry;
+            p.line = line;
+            p.number = own - line * tiles;
+            p.begin = p.number * (index_t)entry->tile_width;
+            p.end = (index_t)min(entry->length, p.begin + entry->tile_width);
+            p.record = (index_t)entry->record_at + own;
+            p.spine = (entry->flags & ENTRY_SPINE) != 0;
+            p.left = true;
+        }
+    }
+    return p;
+}
+
+__kernel void gpu_rest_reduce(__global const elem_t *in, __global const ulong *table,
+                              ulong entry_at, uint count, ulong parts,
+                              __global const uchar *lines_left, __global acc_t *sums)
+{
+    const struct part p = part_find(table, entry_at, count, parts, lines_left);
+    if (p.left && p.spine) {
+        acc_t sum;
+        exact_clear(&sum);
+        scan_elements(in, 0, p.entry, p.line, p.begin, p.end, false, &sum);
+        sums[p.record] = sum;
+    }
+}
+
+__kernel void gpu_rest_spine(__global const ulong *table, ulong entry_at, uint count, ulong parts,
+                             __global const uchar *lines_left, __global acc_t *sums,
+                             __global acc_t *carry)
+{
+    const struct part p = part_find(table, entry_at, count, parts, lines_left);
+    if (p.left && p.spine && p.number == 0) {
+        acc_t sum = line_begin(carry, p.entry, p.line);
+        for (index_t i = 0; i < (index_t)p.entry->tiles; i++) {
+            const acc_t total = sums[p.record + i];
+            sums[p.record + i] = sum;
+            acc_join(&sum, &total);
+        }
+        if ((p.entry->flags & ENTRY_CARRY_OUT) != 0) {
+            carry[p.entry->carry + p.line] = sum;
+        }
+    }
+}
+
+__kernel void gpu_rest_scan(__global const elem_t *in, __global elem_t *out,
+                            __global const ulong *table, ulong entry_at, uint count, ulong parts,
+                            __global const uchar *lines_left, __global const acc_t *sums)
+{
+    const struct part p = part_find(table, entry_at, count, parts, lines_left);
+    if (p.left && (p.entry->flags & ENTRY_TOTALS) == 0) {
+        acc_t sum =
+            p.spine ? sums[p.record] : acc_begin((p.entry->flags & ENTRY_EXCLUSIVE) != 0);
+        scan_elements(in, out, p.entry, p.line, p.begin, p.end, true, &sum);
     }
 }

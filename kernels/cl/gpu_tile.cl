@@ -25,8 +25,6 @@
 #define CHAIN  16
 #define CHAINS (LANES / CHAIN)
 
-#define EXACT_RECORD_BYTES 24 /* of struct record (gpu_exact.cl) */
-
 /* Look-back (gpu_lookback.cl): blocks, and groups of a lane in a tile of 16 KiB; its state, in
  * words of 32 bits: the ticket counter in a cache line of its own, then slots for the sums that
  * work-groups publish. */

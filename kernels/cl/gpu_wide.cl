@@ -142,14 +142,15 @@ static inline elem_t wide_round(struct wide w, int place)
 #if defined(ELEM_F64) && defined(cl_khr_fp64)
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #define HAS_NARROW  true
-#define NARROW_BITS 92
+#define NARROW_BITS 101
 #define NARROW_LEAST 0
 #define NARROW_MOST  1960 /* no sum is infinite before it is rounded */
 #define LOST_BITS   1u
 
 /* A multiple of 2^(place + NARROW_LOW) units, and one of 2^place units. Neither has more than 53 bits:
- * an element adds less than 2^(NARROW_LOW - 1) to the low part, and a tile has 2^11 elements. */
-#define NARROW_LOW 41
+ * the low part of narrow_from() is below 2^NARROW_LOW, and each of the GROUP elements that a lane adds
+ * to it changes it by 2^(NARROW_LOW - 1) at most. */
+#define NARROW_LOW 50
 typedef struct {
     double high;
     double low;

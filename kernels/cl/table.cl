@@ -10,7 +10,8 @@
 
 struct scan_entry {
     ulong first[4]; /* numbers in the launch of its first work item (of kernels for GPUs:
-                       work-group), work-groups of gpu_reduce and of gpu_spine, and line */
+                       work-group), work-groups of gpu_reduce and of gpu_spine, and part:
+                       the tile of one line */
     ulong in_first; /* offset of its cell with all indices 0, in elements */
     ulong out_first;
     ulong length;  /* elements of a line */
@@ -48,7 +49,7 @@ struct scan_entry {
 #define BY_ITEM   0
 #define BY_REDUCE 1
 #define BY_SPINE  2
-#define BY_LINE   3
+#define BY_PART   3
 
 #define ENTRY_EXCLUSIVE 1
 #define ENTRY_REVERSE   2

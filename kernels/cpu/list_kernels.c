@@ -23,9 +23,10 @@ static const char *signature_of(const char *kernel)
     static const struct {
         const char *kernel;
         const char *signature;
-    } others[] = {{"scan_generic", "pppp848"}, {"gpu_reduce", "pp84p"},
-                  {"gpu_spine", "p84ppp"},     {"gpu_scan", "ppp84pp"},
-                  {"gpu_rest", "pppp848p"},    {"gpu_lookback", "ppp8488p"}};
+    } others[] = {{"scan_generic", "pppp848"},    {"gpu_reduce", "pp84p"},
+                  {"gpu_spine", "p84ppp"},        {"gpu_scan", "ppp84pp"},
+                  {"gpu_rest_reduce", "pp848pp"}, {"gpu_rest_spine", "p848ppp"},
+                  {"gpu_rest_scan", "ppp848pp"},  {"gpu_lookback", "ppp8488p"}};
     for (size_t i = 0; i < ARRAY_COUNT(others); i++) {
         if (strcmp(kernel, others[i].kernel) == 0) {
             return others[i].signature;

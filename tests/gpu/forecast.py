@@ -15,7 +15,7 @@ A streaming multiprocessor of an H100 issues 4 instructions of a warp in each cy
 for float64 take 2 each, those for float32 take 4: the forecast has both limits. Conversions between floats and
 integers of 64 bits take two cycles each in units of their own, which are not the limit here.
 Elements are normally distributed numbers, or random bits of integers. The command fails if a line of floats is left
-for gpu_rest: then these figures would say nothing.
+for gpu_rest_scan: then these figures would say nothing.
 """
 
 import argparse
@@ -69,9 +69,9 @@ def forecast(host, what, case):
         copy / max(memory, instructions * ptx.WARP / (lanes * PROCESSORS * CLOCK))
         for lanes in (64, 128)
     ]
-    rest = meter.slots["gpu_rest"]
+    rest = meter.slots["gpu_rest_scan"]
     if rest * ptx.WARP > 100 * case.pieces[0].sizes[0] + 5000:
-        raise ptx.Fault(f"{case.dtype}: gpu_rest issued {rest} instructions")
+        raise ptx.Fault(f"{case.dtype}: gpu_rest_scan issued {rest} instructions")
     per_kernel = ", ".join(f"{k} {n / count * ptx.WARP:.0f}" for k, n in meter.slots.items())
     return (
         f"{case.dtype:<10}{what:<28}{instructions * ptx.WARP:>13.0f}{traffic:>9.2f}"

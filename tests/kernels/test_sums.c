@@ -209,6 +209,81 @@ static void sums_outgrow_windows(const void *context)
     scan_device_close(device);
 }
 
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 int128_bits;
+
+/* Return a step from `sum` to halfway between two numbers of so many bits, a number of `bits` bits;
+ * several steps may be needed. */
+static int128 step_to_halfway(int128 sum, int bits)
+{
+    const int128_bits size = sum < 0 ? -(int128_bits)sum : (int128_bits)sum;
+    int unit = -bits; /* 2^unit is the unit in the last place of the sum */
+    while (unit + bits < 127 && size >> (unit + bits) != 0) {
+        unit++;
+    }
+    if (unit < 2) {
+        return 0;
+    }
+    const int128 rest = (int128)(size & (((int128_bits)1 << unit) - 1));
+    const int128 low = rest & (((int128)1 << (unit < bits ? unit - 1 : bits)) - 1);
+    const int128 step = low != 0 ? -low : ((int128)1 << (unit - 1)) - rest;
+    return sum < 0 ? -step : step;
+}
+
+/* Lines whose sums lie halfway between two numbers, or beside by the least bit of any element: every
+ * bit of a sum decides how it is rounded. The exponents of a line lie just close enough for a narrow
+ * window on a GPU (gpu_exact.cl), or just too far apart. */
+static void least_bits_decide(const void *context)
+{
+    enum {
+        LENGTH = 2048, /* a tile of a GPU; half of the lines have three */
+        ROUNDS = 48
+    };
+    static double doubles[3 * LENGTH];
+    static float singles[3 * LENGTH];
+    const struct way *way = context;
+    struct scan_device *device = scan_case_device(&way->aids);
+    const bool columns = runs_alone(way, "scan_exact_columns");
+    for (int round = 0; round < ROUNDS && device != NULL; round++) {
+        const enum dtype dtype = round % 2 == 0 ? DTYPE_F32 : DTYPE_F64;
+        const int bits = dtype == DTYPE_F32 ? 24 : 53; /* of a number */
+        const size_t length = LENGTH * (round % 4 < 2 ? 1 : 3);
+        const int64_t sizes[] = {columns ? (int64_t)length / 2 : 1,
+                                 columns ? 2 : (int64_t)length};
+        const struct scan_desc desc = scan_describe(dtype, 2, sizes, columns ? 0 : 1);
+        const struct scan_trial trial = {.desc = &desc,
+                                         .in = dtype == DTYPE_F32 ? (void *)singles : doubles,
+                                         .in_place = scan_draw(2) != 0,
+                                         .poison = 0xA5};
+        const int depth = 20 + (int)scan_draw(20);
+        const int unit = -90 + (int)scan_draw(60);
+        const bool signs = scan_draw(2) != 0;
+        /* In half of the lines most elements are the first one, so that bits below any place add up. */
+        const uint32_t kinds = 8 + scan_draw(2) * 20;
+        const int128 largest = (int128)(scan_draw_bits() >> (64 - bits) | 1) << depth;
+        int128 sums[2] = {0, 0}; /* of the columns */
+        for (size_t i = 0; i < length; i++) {
+            int128 *sum = &sums[columns ? i % 2 : 0];
+            const uint32_t kind = i < 2 ? 8 : scan_draw(kinds);
+            int128 number = largest;
+            if (kind < 2) {
+                number = (int128)(scan_draw_bits() >> (64 - bits))
+                         << scan_draw((uint32_t)depth + 1);
+            } else if (kind == 2) {
+                number = 1;
+            } else if (kind < 8) {
+                number = step_to_halfway(*sum, bits);
+            }
+            number = signs && kind < 3 && scan_draw(2) != 0 ? -number : number;
+            *sum += number;
+            doubles[i] = ldexp((double)number, unit);
+            singles[i] = (float)doubles[i];
+        }
+        (void)scan_trial_check(device, &trial, NULL, dtype_info(dtype)->name);
+    }
+    scan_device_close(device);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -223,6 +298,8 @@ int main(int argc, char **argv)
          sums_never_fall},
         {"sums that outgrow 64 bits within a line are those of the oracle",
          sums_outgrow_windows},
+        {"sums whose least bits decide the rounding are those of the oracle",
+         least_bits_decide},
     };
     const bool given = argc == 3 && strcmp(argv[1], "--seed") == 0;
     const unsigned seed = given ? (unsigned)strtoul(argv[2], NULL, 10) : (unsigned)time(NULL);
