@@ -143,7 +143,15 @@ check_kernels() {
                 -Wall -Wextra -Werror -Wno-unused-function -Wno-unused-parameter -Xclang -fdeclare-opencl-builtins \
                 -Xclang -finclude-default-header -fsyntax-only $options - ||
                 { echo "$options $machine: $sources" && exit 1; }
-        done' sh
+        done' sh || return 1
+    # The sanitizers run the kernels for GPUs as code for a processor (tests/sanitizers/kernels.sh): its header must
+    # have every function that they call.
+    rm -rf "$cache/gpu" && mkdir "$cache/gpu" && ${MAKE:-make} --no-print-directory -s build/ahead/list_kernels || return 1
+    build/ahead/list_kernels --all | grep -E '^gpu_[a-z]*_(f32|f64|i8)_uint	' |
+        awk -F '\t' '!seen[$1]++' >"$cache/gpu/list" && [ -s "$cache/gpu/list" ] || return 1
+    ${MAKE:-make} --no-print-directory -s -j"$jobs" -f kernels/cpu/kernels.mk LIST="$cache/gpu/list" \
+        DIR="$cache/gpu" OUT="$cache/gpu/gpu.o" LEVELS=baseline &&
+        ! nm -u "$cache/gpu/gpu.o" | grep -v -E ' (cpu_barrier|cpu_item|memcpy)$'
 }
 
 check_tidy() {

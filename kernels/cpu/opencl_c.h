@@ -33,6 +33,16 @@ OVERLOADED uint atomic_cmpxchg(volatile __global uint *p, uint expected, uint de
     return expected;
 }
 
+#define ATOMIC_OF_GROUP(name, type)                                 \
+    OVERLOADED type atomic_##name(volatile __local type *p, type v) \
+    {                                                               \
+        return __atomic_fetch_##name(p, v, __ATOMIC_SEQ_CST);       \
+    }
+ATOMIC_OF_GROUP(max, int)
+ATOMIC_OF_GROUP(max, uint)
+ATOMIC_OF_GROUP(min, int)
+ATOMIC_OF_GROUP(or, uint)
+
 #define LEAST_AND_MOST(type)            \
     OVERLOADED type min(type a, type b) \
     {                                   \
