@@ -1,14 +1,13 @@
 /* Chooses a kernel variant for each piece of a set, and launches each variant once for all of
  * its pieces. The kernels for GPUs process any number of pieces in one launch, and their
  * work-groups share lines. On a GPU a piece of integers runs by one of the first three variants,
- * a piece of floats by one of the last two:
+ * a piece of floats by the last one:
  *
  *   LOOKBACK     long contiguous lines in one pass (gpu_lookback.cl): one launch
  *   GPU          reduce, then scan (gpu_scan.cl): the scan itself, after two launches for the sums
  *                before tiles if a line exceeds a tile or has a carry
  *   GENERIC      one work-item a line, for enough columns to fill the device
  *   EXACT_GPU    reduce, then scan (gpu_exact.cl), and the same again for the lines that these leave
- *   EXACT_LINES  as GENERIC
  *
  * A table has an entry for each piece, then a row for each dimension of the pieces, then the
  * totals of partitions (partition.cl). Failures: launcher.h. Thread: that of the
@@ -412,11 +411,11 @@ static enum scan_variant_id choose_for_gpu(const struct launcher *launcher,
     const bool rows = contiguous && plan->dims <= 1;
     const bool carries = piece->carry_in || piece->carry_out;
     /* A test that names a variant of the kernels for GPUs gets it for every piece. */
-    if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
-        return floats ? SCAN_VARIANT_EXACT_LINES : SCAN_VARIANT_GENERIC;
-    }
     if (floats) {
         return SCAN_VARIANT_EXACT_GPU;
+    }
+    if (!rows && plan->lines >= GENERIC_FROM && AID(device, variant) == NULL) {
+        return SCAN_VARIANT_GENERIC;
     }
     return contiguous && plan->axis.size >= lookback_from && !carries ? SCAN_VARIANT_LOOKBACK
                                                                       : SCAN_VARIANT_GPU;

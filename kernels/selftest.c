@@ -394,10 +394,9 @@ static enum status build_programs(struct scan_device *device, enum dtype dtype,
 {
     struct launcher *launcher = &device->launcher;
     if (dtype_is_float(dtype)) {
-        TRY(launcher_build(launcher, SCAN_VARIANT_EXACT_LINES, dtype, err));
-        return program_suits(&device->cl, SCAN_VARIANT_EXACT_GPU)
-                   ? launcher_build(launcher, SCAN_VARIANT_EXACT_GPU, dtype, err)
-                   : STATUS_OK;
+        const bool tiles = program_suits(&device->cl, SCAN_VARIANT_EXACT_GPU);
+        return launcher_build(
+            launcher, tiles ? SCAN_VARIANT_EXACT_GPU : SCAN_VARIANT_EXACT_LINES, dtype, err);
     }
     TRY(launcher_build(launcher, SCAN_VARIANT_GENERIC, dtype, err));
     if (program_suits(&device->cl, SCAN_VARIANT_GPU)) {

@@ -72,15 +72,9 @@ static inline int narrow_depth(__local const struct tile *t)
 }
 
 /* Return the place of a window for a line with this peak in the tile. */
-static inline int window_place(uint peak, int depth)
+static inline int window_place(uint peak, int depth, int least)
 {
-    const int top = peak_place(peak);
-    return top > depth ? top - depth : 0;
-}
-
-static inline int narrow_window(__local const struct tile *t, uint peak)
-{
-    return max(window_place(peak, narrow_depth(t)), NARROW_LEAST);
+    return max(peak_place(peak) - depth, least);
 }
 
 /* Return whether a line begins with a sum that no number of zeros can make -0.0. */
@@ -98,14 +92,17 @@ static inline bool begins_plus(ulong flags)
     __local index_t in_at[LANES];                                                     \
     __local index_t out_at[LANES];                                                    \
     __local part_t totals[SLOTS];                                                     \
-    __local part_t tails[CHAINS];                                                     \
+    __local part_t tails[2 * CHAINS];                                                 \
     __local uint peaks[LANES]; /* of a line: PEAKS of them, from its first lane on */ \
     __local uint left[LANES];  /* of a line: LEFT_* */                                \
     __local uint wide_tile;    /* the sums of a line are not narrow */                \
     __local uint some_left;    /* a line of the tile is left */                       \
+    __local int depths[2];     /* narrow_depth(), wide_depth() */                     \
     const uint lane = (uint)get_local_id(0);                                          \
     if (lane == 0) {                                                                  \
         tile_find(table, entry_at, count, by, &t);                                    \
+        depths[0] = narrow_depth(&t);                                                 \
+        depths[1] = wide_depth(&t);                                                   \
         wide_tile = 0;                                                                \
         some_left = 0;                                                                \
     }                                                                                 \
@@ -143,10 +140,7 @@ static inline bool begins_plus(ulong flags)
     }                                                                                        \
     totals[SLOT(lane)] = total;                                                              \
     barrier(CLK_LOCAL_MEM_FENCE);                                                            \
-    if (lane < CHAINS) {                                                                     \
-        chain_totals(totals, tails, t.groups);                                               \
-    }                                                                                        \
-    barrier(CLK_LOCAL_MEM_FENCE)
+    CHAIN_TOTALS(totals, tails, t.groups)
 
 static inline uint group_peak(const struct group *g, __local const elem_t *cells)
 {
@@ -233,9 +227,9 @@ gpu_reduce(__global const elem_t *in, __global const ulong *table, ulong entry_a
     FIND_PEAKS();
     barrier(CLK_LOCAL_MEM_FENCE);
     const uint peak = line_peak(&t, &g, peaks);
-    const int narrow_place = narrow_window(&t, peak);
+    const int narrow_place = window_place(peak, depths[0], NARROW_LEAST);
     SUM_GROUPS(peak < PEAK_SPECIAL && narrow_place <= NARROW_MOST, narrow_place,
-               window_place(peak, wide_depth(&t)));
+               window_place(peak, depths[1], 0));
     if (g.line < t.lines && g.index == t.groups - 1) {
         const struct wide sum = wide_add(sum_before(totals, tails, lane - g.index), total);
         const uint why = left[g.line] | (peak >= PEAK_SPECIAL ? LEFT_LOST : 0);
@@ -285,7 +279,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count,
           __global struct record *records, __global acc_t *carry, __global uchar *lines_left)
 {
     __local part_t totals[SLOTS];
-    __local part_t tails[CHAINS];
+    __local part_t tails[2 * CHAINS];
     __local int tops[LANES]; /* of the lines of the work-group: bits of a sum */
     __local int lows[LANES]; /* place of the window */
     __local uint left[LANES];
@@ -341,10 +335,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count,
     totals[SLOT(lane)] = sum;
     /* Carries are read before they change. */
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane < CHAINS) {
-        chain_totals(totals, tails, s.lanes);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    CHAIN_TOTALS(totals, tails, s.lanes);
     sum = wide_add(begin, sum_before(totals, tails, lane - lane % s.lanes));
     const int tile_room = EXACT_FRACTION + 1 + bits_in(entry->tile_width);
     for (index_t i = s.begin; i < s.end; i++) {
@@ -380,7 +371,7 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     const bool spine = (t.flags & ENTRY_SPINE) != 0;
     const struct group g = group_find(&t);
     const bool some = g.line < t.lines;
-    struct record before = {PART_ZERO, 0, IS_NARROW};
+    uint state = IS_NARROW;
     LOAD_TILE();
     int narrow_place = NARROW_LEAST;
     int wide_place = 0;
@@ -390,19 +381,18 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
     barrier(CLK_LOCAL_MEM_FENCE);
     if (!spine) {
         const uint peak = line_peak(&t, &g, peaks);
-        narrow_place = narrow_window(&t, peak);
-        wide_place = window_place(peak, wide_depth(&t));
-        before.state = peak >= PEAK_SPECIAL            ? LEFT_LOST
-                       : narrow_place <= NARROW_MOST ? IS_NARROW
-                                                     : 0;
+        narrow_place = window_place(peak, depths[0], NARROW_LEAST);
+        wide_place = window_place(peak, depths[1], 0);
+        state = peak >= PEAK_SPECIAL ? LEFT_LOST : narrow_place <= NARROW_MOST ? IS_NARROW : 0;
     } else if (some) {
-        before = records[record_at(&t, g.line)];
-        narrow_place = wide_place = before.place;
+        __global const struct record *before = &records[record_at(&t, g.line)];
+        state = before->state;
+        narrow_place = wide_place = before->place;
     }
-    SUM_GROUPS((before.state & IS_NARROW) != 0, narrow_place, wide_place);
+    SUM_GROUPS((state & IS_NARROW) != 0, narrow_place, wide_place);
     if (some && g.index == 0) {
         const uint why = left[g.line] & (begins_plus(t.flags) ? ~LEFT_MINUS : ~0u);
-        const bool leave = (before.state & LEFT_LOST) != 0 || (!spine && why != 0);
+        const bool leave = (state & LEFT_LOST) != 0 || (!spine && why != 0);
         left[g.line] = leave ? 1 : 0;
         if (leave) {
             (void)atomic_or(&some_left, 1);
@@ -411,7 +401,10 @@ gpu_scan(__global const elem_t *in, __global elem_t *out, __global const ulong *
             lines_left[t.entry->first[BY_PART] + t.line + g.line] = leave ? 1 : 0;
         }
     }
-    struct wide sum = wide_add(before.sum, sum_before(totals, tails, lane - g.index));
+    struct wide sum = sum_before(totals, tails, lane - g.index);
+    if (spine && some) {
+        sum = wide_add(records[record_at(&t, g.line)].sum, sum);
+    }
     __local elem_t *cell = cells + g.first;
     if (TILE_IS_WIDE()) {
         bool lost = false;

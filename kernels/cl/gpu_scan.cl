@@ -18,7 +18,7 @@
     __local index_t in_at[LANES];                                           \
     __local index_t out_at[LANES];                                          \
     __local part_t totals[SLOTS];                                           \
-    __local part_t tails[CHAINS];                                           \
+    __local part_t tails[2 * CHAINS];                                       \
     const uint lane = (uint)get_local_id(0);                                \
     if (lane == 0) {                                                        \
         tile_find(table, entry_at, count, by, &t);                          \
@@ -31,10 +31,7 @@
     barrier(CLK_LOCAL_MEM_FENCE);                \
     totals[SLOT(lane)] = group_total(&g, cells); \
     barrier(CLK_LOCAL_MEM_FENCE);                \
-    if (lane < CHAINS) {                         \
-        chain_totals(totals, tails, t.groups);   \
-    }                                            \
-    barrier(CLK_LOCAL_MEM_FENCE)
+    CHAIN_TOTALS(totals, tails, t.groups)
 
 /* Return the total of the lane's group. */
 static inline acc_t group_total(const struct group *g, __local const elem_t *cells)
@@ -75,7 +72,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count, __global acc_
           __global acc_t *carry, __global uchar *left)
 {
     __local part_t totals[SLOTS];
-    __local part_t tails[CHAINS];
+    __local part_t tails[2 * CHAINS];
     const uint lane = (uint)get_local_id(0);
     const struct spine s = spine_find(table, entry_at, count);
     __global const struct scan_entry *entry = s.entry;
@@ -92,10 +89,7 @@ gpu_spine(__global const ulong *table, ulong entry_at, uint count, __global acc_
     totals[SLOT(lane)] = sum;
     /* Carries are read before they change. */
     barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (lane < CHAINS) {
-        chain_totals(totals, tails, s.lanes);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE);
+    CHAIN_TOTALS(totals, tails, s.lanes);
     sum = acc_add(begin, sum_before(totals, tails, lane - lane % s.lanes));
     for (index_t i = s.begin; i < s.end; i++) {
         const acc_t total = records[i];

@@ -11,9 +11,9 @@
  * without an element are zero. There is a gap of a word after every 128 bytes: without gaps the
  * lanes that read their groups would wait for the same few banks.
  *
- * A work-group's scan of its lanes' totals takes two steps: CHAINS lanes each chain the totals
- * of CHAIN lanes, and then each lane adds the sums of the chains between the begin of its line and
- * its own chain. Barriers are in the kernels, where every lane reaches them. No lane returns before
+ * A work-group's scan of its lanes' totals takes three steps: CHAINS lanes each chain the totals of
+ * CHAIN lanes; each of them adds up the chains between the begin of its line and its own chain; and
+ * every lane adds this sum to its own. Barriers are in the kernels, where every lane reaches them. No lane returns before
  * one, even together with all others: PoCL 3.1 compiles such a kernel as if after its last barrier
  * all lanes took the branches of lane 0. Pieces that a kernel has nothing to do for have no
  * work-groups in its launch instead (BY_REDUCE).
@@ -150,6 +150,7 @@ struct tile {
     uint width;  /* elements of a line in the tile */
     uint groups; /* places for groups of a line in the tile */
     uint begin;  /* places of a line before its elements: a reverse line ends with a whole group */
+    uint hop;    /* LANES / lines, or 0 if there is a remainder */
     uint flat;   /* all elements are contiguous, in the buffers and in the tile */
     uint group_inverse; /* tile_divide() by `groups` */
 };
@@ -197,6 +198,7 @@ static inline void tile_find(__global const ulong *table, ulong entry_at, uint c
     t->flat = lines == 1 ? entry->axis_in == 1 && entry->axis_out == 1
                          : (flags & ENTRY_PACKED) != 0;
     t->group_inverse = tile_inverse(t->groups);
+    t->hop = LANES % lines == 0 ? LANES / lines : 0;
 }
 
 /* The group of a lane. */
@@ -263,6 +265,61 @@ static inline uint tile_cell(__local const struct tile *t, struct place p)
     return CELL(i);
 }
 
+/* A lane's share of a copy across lines whose number divides LANES: `count` elements of one line, `hop`
+ * from one to the next. */
+struct column {
+    uint line;
+    uint index; /* of the first one */
+    uint count;
+    uint cell; /* its place in local memory, without gaps */
+};
+
+static inline struct column column_find(__local const struct tile *t)
+{
+    const uint lane = (uint)get_local_id(0);
+    struct column c;
+    c.index = lane * t->hop / LANES; /* hop * lines = LANES */
+    c.line = lane - c.index * t->lines;
+    c.count = (t->width - min(c.index, t->width) + t->hop - 1) * t->lines / LANES;
+    c.cell = c.line * t->groups * GROUP + t->begin + c.index;
+    return c;
+}
+
+/* Copy the elements of a column between `memory`, `jump` elements from one to the next, and the tile.
+ * whole: `hop` is a number of whole rows of local memory between gaps. */
+#define ROW_CELLS (128 / ELEM_BYTES)
+static inline void column_load(const struct column *c, __global const elem_t *memory,
+                               index_t jump, __local elem_t *cells, uint hop, bool whole)
+{
+    __local elem_t *cell = cells + CELL(c->cell);
+    elem_t e[GROUP];
+#pragma unroll
+    for (uint r = 0; r < GROUP; r++, memory += jump) {
+        e[r] = 0;
+        if (r < c->count) {
+            e[r] = *memory;
+        }
+    }
+#pragma unroll
+    for (uint r = 0; r < GROUP; r++, cell += CELL(hop)) {
+        if (r < c->count) {
+            *(whole ? cell : cells + CELL(c->cell + r * hop)) = e[r];
+        }
+    }
+}
+
+static inline void column_store(const struct column *c, __global elem_t *memory, index_t jump,
+                                __local const elem_t *cells, uint hop, bool whole)
+{
+    __local const elem_t *cell = cells + CELL(c->cell);
+#pragma unroll
+    for (uint r = 0; r < GROUP; r++, memory += jump, cell += CELL(hop)) {
+        if (r < c->count) {
+            *memory = *(whole ? cell : cells + CELL(c->cell + r * hop));
+        }
+    }
+}
+
 /* Copy the elements from the buffer to the tile; a barrier must follow. */
 static inline void tile_load(__local const struct tile *t, __global const elem_t *in,
                              __local const index_t *at, __local elem_t *cells)
@@ -274,6 +331,16 @@ static inline void tile_load(__local const struct tile *t, __global const elem_t
         return;
     }
     const index_t step = (index_t)t->entry->axis_in;
+    if (step != 1 && t->hop != 0) {
+        const struct column c = column_find(t);
+        __global const elem_t *from = in + (at[c.line] + c.index * step);
+        if (t->hop % ROW_CELLS == 0) {
+            column_load(&c, from, t->hop * step, cells, t->hop, true);
+        } else {
+            column_load(&c, from, t->hop * step, cells, t->hop, false);
+        }
+        return;
+    }
     const bool across = step != 1;
     const uint divisor = across ? t->lines : t->width;
     const uint inverse = tile_inverse(divisor);
@@ -308,6 +375,17 @@ static inline void tile_store(__local const struct tile *t, __global elem_t *out
         return;
     }
     const index_t step = (index_t)t->entry->axis_out;
+    if (step != 1 && t->hop != 0) {
+        struct column c = column_find(t);
+        __global elem_t *to = out + (at[c.line] + c.index * step);
+        c.count = some && left[c.line] != 0 ? 0 : c.count;
+        if (t->hop % ROW_CELLS == 0) {
+            column_store(&c, to, t->hop * step, cells, t->hop, true);
+        } else {
+            column_store(&c, to, t->hop * step, cells, t->hop, false);
+        }
+        return;
+    }
     const bool across = step != 1;
     const uint divisor = across ? t->lines : t->width;
     const uint inverse = tile_inverse(divisor);
@@ -365,8 +443,20 @@ typedef acc_t part_t;
 #define part_add(a, b) acc_add(a, b)
 #endif
 
-/* Replace the totals of CHAIN lanes by the sums of the lanes before in the chain and the line; a
- * line has `groups` lanes. The first CHAINS lanes call this, between barriers. */
+/* Replace the totals of all lanes by the sums of the lanes before in the chain and the line; a line
+ * has `groups` lanes. Then sum_before() has the sums of the lanes before in the line. Every lane comes
+ * here, after a barrier; tails: 2 * CHAINS sums. */
+#define CHAIN_TOTALS(totals, tails, groups)   \
+    if (lane < CHAINS) {                      \
+        chain_totals(totals, tails, groups);  \
+    }                                         \
+    barrier(CLK_LOCAL_MEM_FENCE);             \
+    if (lane < CHAINS) {                      \
+        chain_tails(tails, groups);           \
+    }                                         \
+    barrier(CLK_LOCAL_MEM_FENCE)
+
+/* The same for the CHAIN lanes of a chain; tails[chain]: the sum of the last line of the chain. */
 static inline void chain_totals(__local part_t *totals, __local part_t *tails, uint groups)
 {
     const uint chain = (uint)get_local_id(0);
@@ -383,16 +473,24 @@ static inline void chain_totals(__local part_t *totals, __local part_t *tails, u
     tails[chain] = sum;
 }
 
-/* Return the sum of the lanes before this lane in its line, after chain_totals() and a barrier;
- * first: the first lane of the line. */
+/* tails[CHAINS + chain]: the sum of the lanes before the chain in the line of its first lane. */
+static inline void chain_tails(__local part_t *tails, uint groups)
+{
+    const uint chain = (uint)get_local_id(0);
+    const uint lane = chain * CHAIN;
+    part_t sum = PART_ZERO;
+    for (uint i = (lane - lane % groups) / CHAIN; i < chain; i++) {
+        sum = part_add(sum, tails[i]);
+    }
+    tails[CHAINS + chain] = sum;
+}
+
+/* Return the sum of the lanes before this lane in its line; first: the first lane of the line. */
 static inline part_t sum_before(__local const part_t *totals, __local const part_t *tails,
                                 uint first)
 {
     const uint lane = (uint)get_local_id(0);
-    part_t sum = totals[SLOT(lane)];
-    for (uint i = first / CHAIN; i < lane / CHAIN; i++) {
-        sum = part_add(sum, tails[i]);
-    }
-    return sum;
+    const part_t sum = totals[SLOT(lane)];
+    return first < lane - lane % CHAIN ? part_add(tails[CHAINS + lane / CHAIN], sum) : sum;
 }
 #endif

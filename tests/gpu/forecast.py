@@ -2,8 +2,8 @@
 
     build/venv/bin/python tests/gpu/forecast.py [--elements N]
 
-Nothing is measured on a GPU. For each type the command scans rows of 1024 elements, and one long line by
-reduce-then-scan and, of integers, by look-back, as simulate.py does, compares the bits, and prints
+Nothing is measured on a GPU. For each type the command scans rows of 1024 elements, columns of 256, and one
+long line by reduce-then-scan and, of integers, by look-back, as simulate.py does, compares the bits, and prints
 
     instructions an element   what the 32 lanes of a warp issue together counts once, divided by 32; PTX, with 64-bit
                               operations weighted as the instructions of sm_90 (ptx.issue_slots)
@@ -38,13 +38,13 @@ TYPES = ("int32", "int64", "float32", "float64", "int8", "float16", "bfloat16")
 class Fixed(simulate.Case):
     """A scan of a case, of given sizes, not in place."""
 
-    def __init__(self, family, dtype, sizes):  # pylint: disable=super-init-not-called
+    def __init__(self, family, dtype, sizes, axis=1):  # pylint: disable=super-init-not-called
         self.family, self.dtype, self.wide, self.test = family, dtype, False, 0
         self.size, self.fraction = simulate.TYPES[dtype]
         self.draw, self.in_place, self.cut, self.partition = random.Random(1), False, None, 0
         strides = [sizes[1], 1]
         self.options = ""
-        self.pieces = [simulate.Piece(sizes, 1, strides, strides, (False, False))]
+        self.pieces = [simulate.Piece(sizes, axis, strides, strides, (False, False))]
         self.in_elements = self.out_elements = sizes[0] * sizes[1]
 
     def content(self, count):
@@ -70,7 +70,8 @@ def forecast(host, what, case):
         for lanes in (64, 128)
     ]
     rest = meter.slots["gpu_rest_scan"]
-    if rest * ptx.WARP > 100 * case.pieces[0].sizes[0] + 5000:
+    piece = case.pieces[0]
+    if rest * ptx.WARP > 100 * count // piece.sizes[piece.axis] + 5000:
         raise ptx.Fault(f"{case.dtype}: gpu_rest_scan issued {rest} instructions")
     per_kernel = ", ".join(f"{k} {n / count * ptx.WARP:.0f}" for k, n in meter.slots.items())
     return (
@@ -89,8 +90,10 @@ def main():
         host = simulate.Host(pathlib.Path(folder))
         for dtype in TYPES:
             rows = [options.elements // 1024, 1024]
+            columns = [256, options.elements // 256]
             line = [1, options.elements]
             print(forecast(host, "rows of 1024", Fixed("tiles", dtype, rows)))
+            print(forecast(host, "columns of 256", Fixed("tiles", dtype, columns, axis=0)))
             print(forecast(host, "one line", Fixed("tiles", dtype, line)))
             if dtype.startswith("int"):
                 print(forecast(host, "one line, look-back", Fixed("look-back", dtype, line)))
