@@ -265,8 +265,8 @@ static inline uint tile_cell(__local const struct tile *t, struct place p)
     return CELL(i);
 }
 
-/* A lane's share of a copy across lines whose number divides LANES: `count` elements of one line, `hop`
- * from one to the next. */
+/* A lane's share of a copy across lines whose number divides LANES: `count` elements of one line, one
+ * in `hop`. */
 struct column {
     uint line;
     uint index; /* of the first one */
@@ -285,8 +285,9 @@ static inline struct column column_find(__local const struct tile *t)
     return c;
 }
 
-/* Copy the elements of a column between `memory`, `jump` elements from one to the next, and the tile.
- * whole: `hop` is a number of whole rows of local memory between gaps. */
+/* Copy the elements of a column between `memory`, where `jump` elements lie from one to the next, and
+ * the tile. whole: `hop` is a multiple of ROW_CELLS, so that their places in local memory have equal
+ * distances in spite of the gaps. */
 #define ROW_CELLS (128 / ELEM_BYTES)
 static inline void column_load(const struct column *c, __global const elem_t *memory,
                                index_t jump, __local elem_t *cells, uint hop, bool whole)
