@@ -276,7 +276,7 @@ $(PRELOADED): $(B)/tests/lib%.so: tests/integration/support/%.c
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 
 # For tests/oclgrind/run.sh.
-$(B)/tests/libfill_first.so: tests/oclgrind/fill_first.c
+$(B)/tests/libdetours.so: tests/oclgrind/detours.c
 	@mkdir -p $(@D)
 	$(CC) -std=c17 -O2 $(WARN) -Wno-redundant-decls $(WERROR) -D_GNU_SOURCE -fPIC -shared -o $@ $<
 

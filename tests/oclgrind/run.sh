@@ -14,8 +14,8 @@ cd "$(dirname "$0")/../.." || exit 1
 name=oclgrind
 . tests/lib/rows.sh
 program=$build/tests/kernels/test_corpus
-fill_first=$build/tests/libfill_first.so
-${MAKE:-make} --no-print-directory -s "$program" "$fill_first"
+detours=$build/tests/libdetours.so
+${MAKE:-make} --no-print-directory -s "$program" "$detours"
 
 log=$logs/racy.log
 (cd tests/oclgrind && oclgrind-kernel --data-races --uninitialized \
@@ -40,7 +40,7 @@ check() {
     result=WRONG
     # shellcheck disable=SC2086,SC2016  # words; the inner shell expands its own
     if timeout -k 10 1800 oclgrind $options --build-options -cl-opt-disable \
-        sh -c 'LD_PRELOAD=$0:$LD_PRELOAD exec "$@"' "$fill_first" "$program" --tiny "$@" >"$log" 2>&1 &&
+        sh -c 'LD_PRELOAD=$0:$LD_PRELOAD exec "$@"' "$detours" "$program" --tiny "$@" >"$log" 2>&1 &&
         ! grep -v -q -E '^\[ OK |^[0-9]+ passed, 0 failed$' "$log"; then
         result=ok
     fi
