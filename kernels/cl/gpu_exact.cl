@@ -16,8 +16,8 @@
  * element allow that. Lines that do not fit are left, and lines with NaN or Infinity, lines that
  * begin with -0.0 so that a sum may be -0.0, and lines whose tiles or carry-in are too far apart for
  * one window. No output of such a line is written before gpu_rest_scan, so that its input is whole if
- * input and output are the same memory. There a work-item has a tile of a line: a line with one NaN
- * would keep one work-item busy for seconds.
+ * input and output are the same memory. A work-item of gpu_rest_scan has one tile of a line, so
+ * that a long line with one NaN is still shared by many.
  *
  * Bits: in a tile of a line of n elements, place = top - depth, where 2^top is the unit in the last
  * place of its largest element. Sums of n elements have at most top + EXACT_FRACTION + 1 + log2 n

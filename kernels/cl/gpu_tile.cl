@@ -444,9 +444,9 @@ typedef acc_t part_t;
 #define part_add(a, b) acc_add(a, b)
 #endif
 
-/* Replace the totals of all lanes by the sums of the lanes before in the chain and the line; a line
- * has `groups` lanes. Then sum_before() has the sums of the lanes before in the line. Every lane comes
- * here, after a barrier; tails: 2 * CHAINS sums. */
+/* Replace the totals of all lanes by the sums of the lanes before in the chain and the line, as
+ * sum_before() needs them. A line has `groups` lanes; tails: 2 * CHAINS sums. Contains barriers, so every
+ * lane must execute this code; a barrier must precede. */
 #define CHAIN_TOTALS(totals, tails, groups)   \
     if (lane < CHAINS) {                      \
         chain_totals(totals, tails, groups);  \
